@@ -1,0 +1,30 @@
+# Two commands set up everything: `make demo` and `make test`. Both make .venv themselves.
+PYTHON ?= python3
+BIN := .venv/bin
+
+.PHONY: demo test bench format clean
+
+.venv/installed: pyproject.toml constraints.txt
+	@echo "Setting up .venv (a few minutes the first time)"
+	@$(PYTHON) -m venv .venv
+	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --progress-bar off -c constraints.txt -e '.[dev]'
+	@touch $@
+
+demo: .venv/installed
+	$(BIN)/camp demo --out runs/demo
+
+test: .venv/installed
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/mypy
+	$(BIN)/pytest
+
+bench: .venv/installed
+	$(BIN)/python benchmarks/run.py
+
+format: .venv/installed
+	$(BIN)/ruff check --fix .
+	$(BIN)/ruff format .
+
+clean:
+	rm -rf .venv build dist src/*.egg-info .pytest_cache .ruff_cache .mypy_cache
