@@ -1,0 +1,108 @@
+"""Semi-supervised k-means: the plain way (one run at a time, broadcast distances) over ours.
+
+`python benchmarks/kmeans.py` prints the ratio and what it is made of. The plain way is timed on a few runs
+and scaled to `RUNS`. Its inertia is the best of all its runs from the same k-means++ draws as ours; for that
+alone its distances come from `torch.cdist`, or it would take ten minutes.
+"""
+
+import json
+import time
+
+import torch
+from torch import Tensor
+
+from camp import seeds
+from camp.clustering.semi_supervised_kmeans import semi_supervised_kmeans
+
+POINTS, DIM, KNOWN, NOVEL, RUNS = 10_000, 384, 16, 4, 100
+REPEATS = 3
+
+
+def mixture() -> tuple[Tensor, Tensor]:
+    """One CIFAR-100 task: features (n, D) of overlapping classes with a decaying spectrum, and labels (n,).
+
+    The nearest true mean is right for about two thirds of the points, so that clusters take tens of
+    iterations to settle. Half of the points of known classes are labelled.
+    """
+    generator = seeds.generator(0, "kmeans benchmark")
+    spectrum = torch.arange(1, DIM + 1).float().rsqrt()
+    means = torch.randn(KNOWN + NOVEL, DIM, generator=generator) * spectrum
+    classes = torch.arange(POINTS) % (KNOWN + NOVEL)
+    features = means[classes] + 2.6 * spectrum * torch.randn(POINTS, DIM, generator=generator)
+    labelled = (classes < KNOWN) & (torch.rand(POINTS, generator=generator) < 0.5)
+    return features, torch.where(labelled, classes, -1)
+
+
+def broadcast(x: Tensor, centres: Tensor) -> Tensor:
+    """(n, k) squared distances through an (n, k, D) temporary."""
+    return (x[:, None, :] - centres).square().sum(dim=2)
+
+
+def by_cdist(x: Tensor, centres: Tensor) -> Tensor:
+    """The same faster, for the inertia only."""
+    return torch.cdist(x, centres).square()
+
+
+def plain_run(features: Tensor, labels: Tensor, draws: Tensor, distances=broadcast) -> tuple[float, int]:  # type: ignore[no-untyped-def]
+    """One run as one would write it down: its inertia and its number of iterations."""
+    known = labels[labels >= 0].unique()
+    unlabelled, labelled = features[labels < 0], features[labels >= 0]
+    own = torch.searchsorted(known, labels[labels >= 0])
+    centres = torch.stack([features[labels == label].mean(dim=0) for label in known])
+    for draw in draws:
+        weights = distances(unlabelled, centres).amin(dim=1).double().cumsum(dim=0)
+        chosen = int(torch.searchsorted(weights, draw * weights[-1], right=True))
+        centres = torch.cat([centres, unlabelled[chosen : chosen + 1]])
+    members = torch.cat([labelled, unlabelled])
+    best = float("inf")
+    steps = 0
+    for _ in range(200):
+        steps += 1
+        to_centres = distances(unlabelled, centres)
+        nearest = to_centres.argmin(dim=1)
+        inertia = float(
+            to_centres.amin(dim=1).double().sum() + (labelled - centres[own]).double().square().sum()
+        )
+        best = min(best, inertia)
+        clusters = torch.cat([own, nearest])
+        moved = torch.stack([members[clusters == j].mean(dim=0) for j in range(len(centres))])
+        step = float((moved - centres).norm(dim=1).sum())
+        centres = moved
+        if step**2 < 1e-4:
+            break
+    return best, steps
+
+
+def measure() -> dict[str, float]:
+    """Seconds and inertia of both ways, and `kmeans_ratio`, plain seconds over ours."""
+    features, labels = mixture()
+    draws = torch.rand(RUNS, NOVEL, generator=seeds.generator(1), dtype=torch.float64)
+
+    # The least of a few timings on both sides: what else runs on the machine can only add to them.
+    ours_seconds = float("inf")
+    for _ in range(REPEATS):
+        started = time.perf_counter()
+        ours = semi_supervised_kmeans(features, labels, NOVEL, n_init=RUNS, generator=seeds.generator(1))
+        ours_seconds = min(ours_seconds, time.perf_counter() - started)
+
+    fast = [plain_run(features, labels, draw, by_cdist) for draw in draws]
+    per_step = float("inf")
+    for draw in draws[:REPEATS]:
+        started = time.perf_counter()
+        _, steps = plain_run(features, labels, draw)
+        per_step = min(per_step, (time.perf_counter() - started) / steps)
+    # Runs differ in length: scale by iterations, not by runs.
+    plain_seconds = per_step * sum(steps for _, steps in fast)
+
+    return {
+        "kmeans_ratio": plain_seconds / ours_seconds,
+        "kmeans_seconds": ours_seconds,
+        "kmeans_plain_seconds": plain_seconds,
+        "kmeans_inertia": ours.inertia,
+        "kmeans_plain_inertia": min(inertia for inertia, _ in fast),
+        "kmeans_mean_iterations": sum(steps for _, steps in fast) / RUNS,
+    }
+
+
+if __name__ == "__main__":
+    print(json.dumps(measure(), indent=2))

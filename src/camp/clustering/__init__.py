@@ -1,0 +1,1 @@
+"""Phase 2: centroids of known and novel categories, and how many novel ones there are."""
