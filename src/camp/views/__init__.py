@@ -1,0 +1,1 @@
+"""Views of pictures: augmentations, the bank that keeps what the trunk made of them, and fresh ones."""

@@ -1,0 +1,249 @@
+"""Filling a view bank: decode each picture once, make its views, run the trunk, write; all at the same time.
+
+Each core takes blocks of pictures all the way (Pillow, torch and onnxruntime let go of the interpreter lock), so
+that no core waits for another. Pictures go in by fingerprint, so their order in the bank says nothing about them.
+"""
+
+import contextlib
+import shutil
+from collections import deque
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
+from dataclasses import dataclass
+from typing import TypeVar
+
+import numpy as np
+import torch
+from filelock import FileLock, Timeout
+from PIL import Image
+from torch import Tensor
+
+from camp.backbones.base import Backbone
+from camp.backbones.engine import OnnxEngine
+from camp.errors import CampError
+from camp.progress import Progress
+from camp.seeds import seed_of
+from camp.streams.datasets.base import Dataset
+from camp.streams.images import BadImage, resized
+from camp.views.augment import augment_pictures, normalise_, to_unit
+from camp.views.bank import Bank, digest_of
+from camp.views.base import Batch
+from camp.views.fresh import in_batches
+
+_VIEWS_PER_BLOCK = 72
+_DECODED_PER_PIXEL = 4
+"""A JPEG more than so many times larger than needed is decoded at a fraction of its size; nobody sees it."""
+_TRUNK_BATCH = 24
+"""Views a pass of the trunk takes: enough to be efficient, few enough to stay near the cache."""
+
+Item = TypeVar("Item")
+Result = TypeVar("Result")
+
+
+@dataclass
+class Filled:
+    """What became of a set of pictures."""
+
+    digests: dict[str, bytes]
+    """Fingerprint of each readable picture, by key."""
+    bad: dict[str, str]
+    """Why each other picture could not be read, by key."""
+    new_views: int
+    """Views that went through the trunk now."""
+
+
+def fill(
+    bank: Bank,
+    backbone: Backbone,
+    dataset: Dataset,
+    keys: Sequence[str],
+    with_augmented: set[str],
+    progress: Progress,
+) -> Filled:
+    """Make sure that `bank` holds the pictures `keys`, with augmented views for those in `with_augmented`."""
+    digests, bad = _fingerprints(dataset, keys, progress)
+    readable = [key for key in keys if key in digests]
+    wanted = _missing(bank, digests, readable, with_augmented)
+    if not wanted:
+        return Filled(digests, bad, 0)
+    with _only_writer(bank, progress):
+        bank.clean.repair()
+        if bank.augmented is not None:
+            bank.augmented.repair()
+        bank.describe()
+        wanted = _missing(bank, digests, readable, with_augmented)
+        per_picture = {key: 1 + bank.spec.augmentations * (key in with_augmented) for key in wanted}
+        _check_space(bank, sum(per_picture.values()))
+        made = 0
+        title = f"Trunk {backbone.name}" if backbone.trunk is not None else "Pictures"
+        with progress.track(title, sum(per_picture.values())) as bar:
+            for keys_done, faults, batch in _blocks(bank, backbone, dataset, digests, wanted, with_augmented):
+                bad.update(faults)
+                for key in faults:
+                    bar.advance(per_picture[key])
+                    digests.pop(key, None)
+                if keys_done:
+                    views = _write(bank, [digests[key] for key in keys_done], batch)
+                    made += views
+                    bar.advance(views)
+                    bar.say(f"{bank.nbytes() / 1e9:.1f} GB")
+    return Filled({key: d for key, d in digests.items() if key not in bad}, bad, made)
+
+
+def _missing(
+    bank: Bank, digests: dict[str, bytes], keys: Sequence[str], with_augmented: set[str]
+) -> dict[str, None]:
+    """Keys still to be made, sorted by fingerprint, each fingerprint once."""
+    rows = sorted((digests[key], key not in with_augmented, key) for key in keys)
+    once: dict[bytes, str] = {}
+    for digest, clean_only, key in rows:
+        if digest not in once and bank.missing([digest], augmented=not clean_only):
+            once[digest] = key
+    return dict.fromkeys(once.values())
+
+
+def _fingerprints(
+    dataset: Dataset, keys: Sequence[str], progress: Progress
+) -> tuple[dict[str, bytes], dict[str, str]]:
+    """Fingerprints of the files that can be read at all, and why the others can not."""
+
+    def one(key: str) -> bytes | str:
+        try:
+            return digest_of(dataset.read(key))
+        except OSError as error:
+            return f"could not be read ({error.strerror or error})"
+
+    digests: dict[str, bytes] = {}
+    bad: dict[str, str] = {}
+    with progress.track("Fingerprints", len(keys)) as bar:
+        for key, outcome in zip(keys, _ahead(one, keys)):
+            if isinstance(outcome, bytes):
+                digests[key] = outcome
+            else:
+                bad[key] = outcome
+            bar.advance()
+    return digests, bad
+
+
+def _ahead(
+    function: Callable[[Item], Result], items: Iterable[Item], lookahead: int = 64
+) -> Iterator[Result]:
+    """`map` in a thread a core, in order, never more than `lookahead` results in advance."""
+    threads = torch.get_num_threads()
+    try:
+        with ThreadPoolExecutor(threads, initializer=torch.set_num_threads, initargs=(1,)) as pool:
+            waiting: deque[Future[Result]] = deque()
+            for item in items:
+                waiting.append(pool.submit(function, item))
+                if len(waiting) > lookahead:
+                    yield waiting.popleft().result()
+            while waiting:
+                yield waiting.popleft().result()
+    finally:
+        torch.set_num_threads(threads)  # torch remembers the last word of any thread for new threads
+
+
+def _blocks(
+    bank: Bank,
+    backbone: Backbone,
+    dataset: Dataset,
+    digests: dict[str, bytes],
+    wanted: Iterable[str],
+    with_augmented: set[str],
+) -> Iterator[tuple[list[str], dict[str, str], Batch]]:
+    """Blocks of pictures with the trunk's output: (keys, faults, batch), all views of a picture together.
+
+    The batch is picture-major: the clean view, then the augmented ones; a block holds pictures of one kind.
+    On a CPU every core takes whole blocks from the file to the trunk's output, and none waits for another. On
+    another device the cores make views ahead of the trunk, which has the device to itself.
+    """
+    spec = bank.spec
+    plain = spec.precision == "plain"
+    device = next(backbone.tip.parameters()).device
+    on_cpu = device.type == "cpu"
+    trunk = backbone.trunk
+    if on_cpu and isinstance(trunk, OnnxEngine):
+        trunk = trunk.on_one_core()
+    digests = dict(digests)  # the caller takes faults out of his while blocks are made ahead
+
+    def decoded(key: str) -> np.ndarray | str:
+        try:
+            picture = dataset.decode(dataset.read(key), at_least=_DECODED_PER_PIXEL * spec.resolution)
+        except (BadImage, OSError) as fault:
+            return str(fault)
+        return resized(picture, spec.resolution) if isinstance(picture, Image.Image) else picture
+
+    @torch.no_grad()
+    def block(keys: list[str]) -> tuple[list[str], dict[str, str], Tensor | Batch]:
+        """Views of some pictures, and on a CPU what the trunk makes of them."""
+        outcomes = {key: decoded(key) for key in keys}
+        faults = {key: outcome for key, outcome in outcomes.items() if isinstance(outcome, str)}
+        good = [key for key in keys if key not in faults]
+        if not good:
+            return good, faults, {}
+        pictures = torch.from_numpy(np.stack([outcomes[key] for key in good]))
+        if plain:
+            return good, faults, {spec.fields[0].name: pictures}
+        views = to_unit(pictures)[:, None]
+        if good[0] in with_augmented:
+            seeds = [
+                [seed_of(v, "view", digests[key].hex()) for v in range(spec.augmentations)] for key in good
+            ]
+            views = torch.cat([views, augment_pictures(pictures, np.array(seeds), spec.augmentation)], dim=1)
+        x = normalise_(views.flatten(0, 1), spec.mean, spec.std)
+        return good, faults, in_batches(trunk, x, _TRUNK_BATCH) if on_cpu else x
+
+    train = [key for key in wanted if key in with_augmented]
+    rest = [key for key in wanted if key not in with_augmented]
+    size = max(1, _VIEWS_PER_BLOCK // (1 + spec.augmentations))
+    blocks = [train[i : i + size] for i in range(0, len(train), size)]
+    blocks += [rest[i : i + _VIEWS_PER_BLOCK] for i in range(0, len(rest), _VIEWS_PER_BLOCK)]
+    for keys, faults, outcome in _ahead(block, blocks, lookahead=4):
+        if isinstance(outcome, Tensor):
+            yield keys, faults, in_batches(trunk, outcome.to(device), _TRUNK_BATCH)
+        else:
+            yield keys, faults, outcome
+
+
+def _write(bank: Bank, digests: list[bytes], batch: Batch) -> int:
+    """Enter a block: augmented views first, so that a clean entry means the picture is wholly there."""
+    n = len(digests)
+    encoded = (
+        {name: x.numpy() for name, x in batch.items()}
+        if bank.spec.precision == "plain"
+        else bank.spec.encode(batch)
+    )
+    views = {name: x.reshape(n, -1, *x.shape[1:]) for name, x in encoded.items()}
+    count = next(iter(views.values())).shape[1]
+    if count > 1 and bank.augmented is not None:
+        new = [i for i, digest in enumerate(digests) if digest not in bank.augmented]
+        bank.augmented.append([digests[i] for i in new], {name: x[new, 1:] for name, x in views.items()})
+    new = [i for i, digest in enumerate(digests) if digest not in bank.clean]
+    bank.clean.append([digests[i] for i in new], {name: x[new, 0] for name, x in views.items()})
+    return n * count
+
+
+@contextlib.contextmanager
+def _only_writer(bank: Bank, progress: Progress) -> Iterator[None]:
+    """Hold the bank's lock; say so when another process has it."""
+    bank.folder.mkdir(parents=True, exist_ok=True)
+    lock = FileLock(bank.folder / ".lock")
+    try:
+        lock.acquire(timeout=0)
+    except Timeout:
+        with progress.track(f"Waiting for another process that fills {bank.folder}", 1):
+            lock.acquire()
+    try:
+        yield
+    finally:
+        lock.release()
+
+
+def _check_space(bank: Bank, views: int) -> None:
+    """Refuse to begin what the disk can not hold."""
+    needed, free = views * bank.bytes_per_view(), shutil.disk_usage(bank.folder).free
+    if needed > free:
+        raise CampError(
+            f"The view bank needs {needed / 1e9:.1f} GB more in {bank.folder}, where {free / 1e9:.1f} GB are free: "
+            "use fewer --augmentations, --precision int8, or another folder with --bank."
+        )
