@@ -1,0 +1,1 @@
+"""What a method's answers are worth: pure functions of arrays, one noun a file."""

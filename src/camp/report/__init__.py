@@ -1,0 +1,1 @@
+"""What a run folder says: tables for a terminal or a paper, and one HTML page."""

@@ -1,0 +1,174 @@
+"""Results as tables: for a terminal, a README, a spreadsheet or a paper."""
+
+import csv
+import io
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Literal
+
+from rich import box
+from rich.console import Console
+from rich.table import Table as RichTable
+
+from camp.evaluation.accuracy import Share
+from camp.evaluation.summary import mean
+from camp.report.groups import RunGroup, Spread, group_runs, spread
+from camp.report.schema import Results, RunResults
+
+TableFormat = Literal["text", "md", "csv", "latex"]
+
+Cell = str | int | Spread | None
+
+FIGURES: dict[str, Callable[[Results], Share]] = {
+    "all": lambda results: results["summary"]["agnostic"]["final"]["all"],
+    "known": lambda results: results["summary"]["agnostic"]["final"]["known"],
+    "novel": lambda results: results["summary"]["agnostic"]["final"]["novel"],
+    "forgetting": lambda results: results["summary"]["agnostic"]["forgetting"]["all"],
+    "plasticity": lambda results: results["summary"]["agnostic"]["plasticity"]["all"],
+    "incremental": lambda results: results["summary"]["agnostic"]["incremental"]["all"],
+}
+"""The columns of figures of the comparison: task-agnostic, in the paper's order."""
+
+LATEX = {letter: "\\" + letter for letter in "&%$#_{}"} | {
+    "\\": r"\textbackslash{}",
+    "~": r"\textasciitilde{}",
+    "^": r"\textasciicircum{}",
+}
+"""Letters that LaTeX does not print as they are."""
+
+
+@dataclass(frozen=True)
+class Table:
+    """Rows of cells under column names; figures (`Spread`) are fractions and are shown in per cent."""
+
+    columns: tuple[str, ...]
+    rows: list[tuple[Cell, ...]]
+    figures: frozenset[str]
+    """The columns that hold figures."""
+
+
+def as_table(runs: list[RunResults], format: TableFormat = "text") -> str:
+    """The comparison of runs, one row for each setting, mean ± standard deviation over its seeds."""
+    return render(comparison(group_runs(runs)), format)
+
+
+def as_task_table(runs: list[RunResults], format: TableFormat = "text") -> str:
+    """For each setting and task: accuracy right after it was learned, and after the last task."""
+    return render(per_task(group_runs(runs)), format)
+
+
+def comparison(groups: Sequence[RunGroup]) -> Table:
+    """One row for each group of runs; the data set and the number of seeds only where they tell something."""
+    datasets = len({group.first.results["dataset"] for group in groups}) > 1
+    seeds = any(len(group.runs) > 1 for group in groups)
+    columns = [
+        *(["dataset"] if datasets else []),
+        "method",
+        "exemplars",
+        *(["seeds"] if seeds else []),
+        *FIGURES,
+    ]
+    rows: list[tuple[Cell, ...]] = []
+    for group in groups:
+        results = group.first.results
+        row: list[Cell] = [results["dataset"]] if datasets else []
+        row += [group.label, results["exemplars"]]
+        row += [len(group.runs)] if seeds else []
+        row += [spread([figure(run.results) for run in group.runs]) for figure in FIGURES.values()]
+        rows.append(tuple(row))
+    return Table(tuple(columns), rows, frozenset(FIGURES))
+
+
+def per_task(groups: Sequence[RunGroup]) -> Table:
+    """One row for each task of each group."""
+    rows: list[tuple[Cell, ...]] = []
+    for group in groups:
+        for i, task in enumerate(group.first.results["tasks"]):
+            row: list[Cell] = [group.label, i + 1, len(task["known"]), len(task["novel"])]
+            learned = [run.results["tasks"][i]["agnostic"]["all"][i] for run in group.runs]
+            so_far = [mean(run.results["tasks"][i]["agnostic"]["all"]) for run in group.runs]
+            last = [run.results["tasks"][-1]["agnostic"] for run in group.runs]
+            row += [spread(learned), spread(so_far)]
+            row += [spread([line["all"][i] for line in last])]
+            row += [spread([line["known"][i] for line in last]), spread([line["novel"][i] for line in last])]
+            rows.append(tuple(row))
+    figures = ("learned", "mean so far", "all", "known", "novel")
+    return Table(("method", "task", "known classes", "novel classes", *figures), rows, frozenset(figures))
+
+
+def render(table: Table, format: TableFormat) -> str:
+    """The table as text; it ends in a newline."""
+    return {"text": _text, "md": _markdown, "csv": _csv, "latex": _latex}[format](table)
+
+
+def shown(cell: Cell) -> str:
+    """A cell for reading: per cent with one decimal, a dash where there is nothing.
+
+    >>> shown(Spread(0.5213, 0.004)), shown(Spread(0.5, None)), shown(None), shown(20)
+    ('52.1 ± 0.4', '50.0', '–', '20')
+    """
+    if cell is None:
+        return "–"
+    if isinstance(cell, Spread):
+        return f"{100 * cell.mean:.1f}" + ("" if cell.std is None else f" ± {100 * cell.std:.1f}")
+    return str(cell)
+
+
+def _text(table: Table) -> str:
+    drawn = RichTable(box=box.SIMPLE_HEAD, pad_edge=False)
+    for column in table.columns:
+        left = column in ("dataset", "method")
+        drawn.add_column(column, justify="left" if left else "right", no_wrap=True)
+    for row in table.rows:
+        drawn.add_row(*(shown(cell).replace("[", r"\[") for cell in row))
+    file = io.StringIO()
+    # Wide enough for every label: where the lines break is the terminal's business.
+    Console(file=file, width=1000, no_color=True, highlight=False).print(drawn)
+    lines = [line.rstrip() for line in file.getvalue().splitlines()]
+    return "\n".join(line.removeprefix(" ") for line in lines if line) + "\n"
+
+
+def _markdown(table: Table) -> str:
+    def line(cells: Sequence[str]) -> str:
+        return "| " + " | ".join(cell.replace("|", r"\|") for cell in cells) + " |\n"
+
+    rule = ["---" if column in ("dataset", "method") else "---:" for column in table.columns]
+    return (
+        line(table.columns) + line(rule) + "".join(line([shown(cell) for cell in row]) for row in table.rows)
+    )
+
+
+def _csv(table: Table) -> str:
+    """Figures in per cent, four decimals, each followed by its standard deviation (empty for one seed)."""
+    file = io.StringIO()
+    writer = csv.writer(file, lineterminator="\n")
+    header = [
+        name.replace(" ", "_")
+        for column in table.columns
+        for name in ([column, f"{column}_std"] if column in table.figures else [column])
+    ]
+    writer.writerow(header)
+    for row in table.rows:
+        cells: list[str | int] = []
+        for column, cell in zip(table.columns, row):
+            if column not in table.figures:
+                cells.append(cell if isinstance(cell, str | int) else "")
+            else:
+                figure = cell if isinstance(cell, Spread) else Spread(float("nan"), None)
+                cells += ["" if x is None or x != x else f"{100 * x:.4f}" for x in (figure.mean, figure.std)]
+        writer.writerow(cells)
+    return file.getvalue()
+
+
+def _latex(table: Table) -> str:
+    """A `tabular` in the style of booktabs."""
+
+    def cell(value: Cell) -> str:
+        if isinstance(value, Spread):
+            return f"${shown(value)}$".replace(" ± ", r" \pm ")
+        return "--" if value is None else "".join(LATEX.get(letter, letter) for letter in str(value))
+
+    align = "".join("l" if column in ("dataset", "method") else "r" for column in table.columns)
+    lines = [rf"\begin{{tabular}}{{{align}}}", r"\toprule", " & ".join(map(cell, table.columns)) + r" \\"]
+    lines += [r"\midrule", *(" & ".join(map(cell, row)) + r" \\" for row in table.rows)]
+    return "\n".join([*lines, r"\bottomrule", r"\end{tabular}"]) + "\n"

@@ -1,0 +1,141 @@
+import csv
+import io
+import statistics
+from pathlib import Path
+
+import pytest
+from synthetic_runs import make_run
+
+from camp.report.groups import Spread, group_runs
+from camp.report.schema import RunResults, load_run
+from camp.report.tables import Table, as_table, as_task_table, render
+
+
+@pytest.fixture(scope="module")
+def runs(tmp_path_factory: pytest.TempPathFactory) -> list[RunResults]:
+    base = tmp_path_factory.mktemp("runs")
+    each = [("gcd", 0), ("camp", 2), ("camp", 0), ("camp", 1)]
+    return [load_run(make_run(base / f"{m}-{s}", method=m, seed=s, pictures=0, epochs=1)) for m, s in each]
+
+
+def test_runs_that_differ_only_in_seed_are_one_row(runs: list[RunResults]) -> None:
+    groups = group_runs(runs)
+    assert [group.label for group in groups] == ["gcd", "camp"]
+    assert [run.results["seed"] for run in groups[1].runs] == [0, 1, 2]
+
+
+def test_csv_has_mean_and_sample_deviation(runs: list[RunResults]) -> None:
+    rows = list(csv.DictReader(io.StringIO(as_table(runs, "csv"))))
+    finals = [100 * (run.results["summary"]["agnostic"]["final"]["novel"] or 0) for run in runs[1:]]
+    assert [row["method"] for row in rows] == ["gcd", "camp"]
+    assert float(rows[1]["novel"]) == pytest.approx(statistics.mean(finals), abs=1e-4)
+    assert float(rows[1]["novel_std"]) == pytest.approx(statistics.stdev(finals), abs=1e-4)
+    assert rows[0]["novel_std"] == ""
+    assert (rows[1]["seeds"], rows[1]["exemplars"]) == ("3", "0")
+
+
+def test_every_format_tells_the_same_figures(runs: list[RunResults]) -> None:
+    final = runs[0].results["summary"]["agnostic"]["final"]["all"]
+    assert final is not None
+    for format in ("text", "md", "latex"):
+        table = as_table(runs, format)  # type: ignore[arg-type]
+        assert f"{100 * final:.1f}" in table
+        assert "gcd" in table
+        assert table.endswith("\n")
+    assert "±" in as_table(runs, "text")
+    assert r"\pm" in as_table(runs, "latex")
+
+
+def test_text_columns_line_up(runs: list[RunResults]) -> None:
+    head, rule, *rows = as_table(runs, "text").splitlines()
+    assert head.split()[:3] == ["method", "exemplars", "seeds"]
+    assert {len(row) for row in rows} == {len(head), len(rule)} == {len(rule)}
+
+
+def test_settings_that_differ_become_labels(tmp_path: Path) -> None:
+    def run(name: str, **settings: object) -> RunResults:
+        return load_run(make_run(tmp_path / name, pictures=0, epochs=1, config=dict(settings)))
+
+    plain, ablated = run("a", adapter={"kind": "linear"}), run("b", adapter={"kind": "none"})
+    labels = [group.label for group in group_runs([plain, ablated])]
+    assert labels == ["camp (kind linear)", "camp (kind none)"]
+    assert [group.label for group in group_runs([plain])] == ["camp"]
+
+
+def test_labels_speak_plainly_of_nested_settings(tmp_path: Path) -> None:
+    def run(name: str, adapter: str, share: float, data: str) -> RunResults:
+        data_settings = {"data": data, "labelled_fraction": share, "tasks": None if adapter == "sdc" else 4}
+        config = {"version": name, "settings": {"data": data_settings, "settings": {"adapter": adapter}}}
+        return load_run(make_run(tmp_path / name, pictures=0, epochs=1, config=config))
+
+    runs = [run("a", "linear", 0.5, "/here"), run("b", "sdc", 0.5, "/there"), run("c", "sdc", 0.25, "/here")]
+    assert [group.label for group in group_runs(runs)] == [
+        "camp (labelled_fraction 0.5, adapter linear)",
+        "camp (labelled_fraction 0.5, adapter sdc)",
+        "camp (labelled_fraction 0.25, adapter sdc)",
+    ]
+
+
+def test_settings_that_end_in_the_same_word_keep_their_whole_name(tmp_path: Path) -> None:
+    runs = [
+        load_run(
+            make_run(tmp_path / kind, pictures=0, epochs=1, config={"a": {"kind": kind}, "b": {"kind": "x"}})
+        )
+        for kind in ("one", "two")
+    ]
+    assert [group.label for group in group_runs(runs)] == ["camp (a.kind one)", "camp (a.kind two)"]
+
+
+def test_exemplars_have_a_column_and_no_label(tmp_path: Path) -> None:
+    runs = [
+        load_run(make_run(tmp_path / str(m), exemplars=m, pictures=0, epochs=1, config={"exemplars": m}))
+        for m in (0, 20)
+    ]
+    assert [group.label for group in group_runs(runs)] == ["camp", "camp"]
+
+
+def test_other_classes_or_the_same_seed_again_are_not_another_seed(tmp_path: Path) -> None:
+    first = load_run(make_run(tmp_path / "first", pictures=0, epochs=1))
+    again = load_run(make_run(tmp_path / "again", pictures=0, epochs=1))
+    other = load_run(make_run(tmp_path / "other", seed=1, novel=3, pictures=0, epochs=1))
+    labels = [group.label for group in group_runs([first, again, other])]
+    assert labels == ["camp [first]", "camp [again]", "camp [other]"]
+
+
+def test_an_unfinished_run_stands_alone(tmp_path: Path) -> None:
+    done = load_run(make_run(tmp_path / "done", tasks=3, pictures=0, epochs=1))
+    begun = load_run(make_run(tmp_path / "begun", seed=1, tasks=2, planned=3, pictures=0, epochs=1))
+    assert [group.label for group in group_runs([done, begun])] == ["camp", "camp (2 of 3 tasks)"]
+
+
+def test_several_data_sets_get_a_column(tmp_path: Path) -> None:
+    runs = [
+        load_run(make_run(tmp_path / name, dataset=name, pictures=0, epochs=1))
+        for name in ("cub200", "digits")
+    ]
+    assert as_table(runs, "md").startswith("| dataset | method |")
+
+
+def test_missing_figures_are_dashes(tmp_path: Path) -> None:
+    run = load_run(make_run(tmp_path / "x", tasks=1, novel=0, pictures=0, epochs=1))
+    cells = as_table([run], "md").splitlines()[2].split(" | ")
+    assert cells[4] == "–"  # novel
+    assert cells[5] == "–"  # forgetting
+
+
+def test_task_table_shows_learning_and_the_end(runs: list[RunResults]) -> None:
+    rows = list(csv.DictReader(io.StringIO(as_task_table(runs[:1], "csv"))))
+    tasks = runs[0].results["tasks"]
+    assert [row["task"] for row in rows] == ["1", "2", "3", "4"]
+    learned = [task["agnostic"]["all"][i] or 0 for i, task in enumerate(tasks)]
+    assert [float(row["learned"]) for row in rows] == pytest.approx([100 * x for x in learned], abs=1e-4)
+    last = tasks[-1]["agnostic"]["known"]
+    assert [float(row["known"]) for row in rows] == pytest.approx([100 * (x or 0) for x in last], abs=1e-4)
+
+
+def test_letters_that_would_break_a_table_are_escaped() -> None:
+    table = Table(("method", "all"), [("a_b & 50% | [c] \\", Spread(0.5, 0.01))], frozenset({"all"}))
+    assert r"a\_b \& 50\% | [c] \textbackslash{} & $50.0 \pm 1.0$" in render(table, "latex")
+    assert r"50% \| [c]" in render(table, "md")
+    assert r"a_b & 50% | [c] \\" not in render(table, "text")
+    assert "a_b & 50% | [c] \\" in render(table, "text")
