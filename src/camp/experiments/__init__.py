@@ -1,0 +1,1 @@
+"""Experiments: the run loop, its folder, and what is compared."""

@@ -1,0 +1,42 @@
+"""Checkpoints: tensors in a safetensors file, everything else in a JSON file that names it.
+
+The JSON is replaced in one step and names a tensor file that is already whole, so at any moment the folder
+holds one valid checkpoint.
+"""
+
+from pathlib import Path
+from typing import Any
+
+from safetensors import SafetensorError
+from safetensors.torch import load_file, save
+
+from camp.errors import CampError
+from camp.files import read_json, replacing, write_json
+from camp.methods.base import State
+
+
+def save_checkpoint(folder: Path, state: State, values: dict[str, Any]) -> None:
+    """Write a checkpoint and remove the one before."""
+    folder.mkdir(parents=True, exist_ok=True)
+    tensors = folder / f"tensors-{values['task']}-{values['epoch']}.safetensors"
+    with replacing(tensors) as file:
+        file.write(save({name: t.detach().cpu().contiguous().clone() for name, t in state.tensors.items()}))
+    write_json(folder / "state.json", {"tensors": tensors.name, "method": state.values, **values})
+    for old in folder.glob("tensors-*.safetensors"):
+        if old != tensors:
+            old.unlink(missing_ok=True)
+
+
+def load_checkpoint(folder: Path) -> tuple[State, dict[str, Any]] | None:
+    """The last checkpoint, or None if there is none yet."""
+    described = folder / "state.json"
+    if not described.exists():
+        return None
+    values = read_json(described)
+    path = folder / values.pop("tensors")
+    try:
+        return State(load_file(path), values.pop("method")), values
+    except (OSError, SafetensorError) as error:
+        raise CampError(
+            f"The checkpoint {path} is damaged ({error}); delete {folder} to begin again."
+        ) from error

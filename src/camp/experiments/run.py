@@ -1,0 +1,388 @@
+"""The run loop: a stream of tasks through a method, in a folder that can always be continued."""
+
+import contextlib
+import csv
+import dataclasses
+import io
+import time
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from filelock import FileLock, Timeout
+
+from camp import __version__
+from camp.backbones import make_backbone
+from camp.backbones.base import Backbone
+from camp.errors import CampError
+from camp.evaluation.after_task import Evaluator
+from camp.experiments.checkpoint import load_checkpoint, save_checkpoint
+from camp.experiments.settings import RunSettings, from_dict, to_dict
+from camp.experiments.thumbnails import save_thumbnails
+from camp.files import append_json_line, read_json, read_json_lines, write_json, write_text
+from camp.methods import method_info
+from camp.methods.base import Method
+from camp.progress import Progress
+from camp.seeds import generator
+from camp.streams.datasets import dataset_info, load_dataset
+from camp.streams.datasets.base import Dataset
+from camp.streams.scenarios import Split
+from camp.streams.stream import make_task
+from camp.streams.tasks import Task, TaskTruth
+from camp.views.bank import REFERENCE_MEAN, REFERENCE_STD, Bank, BankSpec, BankViews
+from camp.views.filling import fill
+from camp.views.fresh import FreshViews, Lens
+
+CHECKPOINT_SECONDS = 20.0
+"""Least time between two checkpoints inside a task; what is lost to a kill is computed again to the same digit."""
+
+
+def start(settings: RunSettings, out: Path, progress: Progress, command: str = "") -> dict[str, Any]:
+    """Begin a run in the new folder `out` and see it through; returns its results."""
+    if (out / "config.json").exists():
+        raise CampError(
+            f"{out} already holds a run: continue it with --resume {out}, or choose another --out."
+        )
+    if out.exists() and not out.is_dir():
+        raise CampError(f"{out} is a file; a run needs a folder of its own.")
+    _probe(settings)
+    write_json(
+        out / "config.json",
+        {"format": 1, "version": __version__, "command": command, "settings": to_dict(settings)},
+    )
+    return resume(out, progress)
+
+
+def resume(out: Path, progress: Progress) -> dict[str, Any]:
+    """Go on with the run in `out` from wherever it was stopped; a finished run is left as it is."""
+    if not (out / "config.json").exists():
+        raise CampError(f"{out} holds no run: there is no config.json in it.")
+    config = read_json(out / "config.json")
+    lock = FileLock(out / ".lock")
+    try:
+        lock.acquire(timeout=0)
+    except Timeout:
+        raise CampError(f"Another process is working on {out}; wait for it or stop it.") from None
+    try:
+        return Run(from_dict(config["settings"]), out, progress, config.get("command", "")).through()
+    finally:
+        lock.release()
+
+
+def _probe(settings: RunSettings) -> None:
+    """Find mistakes before a folder is made: the data must be there and the scenario must fit them."""
+    dataset = _load(settings)
+    _split(settings, dataset)
+
+
+def _load(settings: RunSettings) -> Dataset:
+    data = settings.data
+    options = {} if data.official_split else {"split": "reference"}
+    return load_dataset(data.dataset, Path(data.data) if data.data is not None else None, **options)
+
+
+def _split(settings: RunSettings, dataset: Dataset) -> Split:
+    if settings.data.split is not None:
+        split = Split.from_json(read_json(Path(settings.data.split)))
+        split.check(dataset)
+        scenario = dataclasses.replace(split.scenario, tell_k=settings.data.k == "known")
+        return dataclasses.replace(split, scenario=scenario)
+    return settings.data.scenario().cut(dataset, settings.seed)
+
+
+@dataclass
+class Clock:
+    """Seconds by phase; they add up over resumptions."""
+
+    seconds: dict[str, float]
+
+    @contextlib.contextmanager
+    def of(self, phase: str) -> Iterator[None]:
+        """Count the time inside the `with` to `phase`."""
+        begun = time.monotonic()
+        try:
+            yield
+        finally:
+            self.seconds[phase] = self.seconds.get(phase, 0.0) + time.monotonic() - begun
+
+
+class Run:
+    """One experiment in its folder."""
+
+    def __init__(self, settings: RunSettings, out: Path, progress: Progress, command: str) -> None:
+        self.settings, self.out, self.progress, self.command = settings, out, progress, command
+        self.clock = Clock({})
+        self.evaluator = Evaluator()
+        self.records: list[dict[str, Any]] = []
+        self.categories: list[dict[str, Any]] = []
+        self.results: dict[str, Any] = {}
+
+    def through(self) -> dict[str, Any]:
+        """From the bank to the page, skipping what an earlier process did."""
+        self.dataset = _load(self.settings)
+        split = self._settled_split()
+        device = torch.device(self.settings.backbone.device)
+        backbone = make_backbone(self._backbone_settings(), generator(self.settings.seed, "backbone"))
+        with self.clock.of("bank"):
+            self.split, views_of = self._open_views(backbone, split, device)
+        method: Method = method_info(self.settings.method).build(
+            backbone, self.settings.settings, self.settings.seed, device
+        )
+        stream = [make_task(self.split, self.dataset, t, views_of) for t in range(len(self.split.tasks))]
+        first_task, first_epoch = self._restore(method, stream)
+        for t in range(first_task, len(stream)):
+            self._learn(method, stream[t][0], first_epoch if t == first_task else None)
+            with self.clock.of("evaluate"):
+                self._evaluate(method, stream[: t + 1], backbone)
+            self._checkpoint(method, t + 1, None)
+        if first_task >= len(stream):
+            self.results = read_json(self.out / "results.json")
+        return self.results
+
+    def _backbone_settings(self) -> Any:
+        """The backbone asked for; vectors bring their length with them."""
+        settings = self.settings.backbone
+        if settings.backbone is None and settings.weights is None:
+            preferred = dataset_info(self.settings.data.dataset).backbone
+            settings = settings.with_name(preferred) if preferred else settings
+        if settings.backbone == "embeddings":
+            vector = self.dataset.decode(self.dataset.read(self.dataset.keys[0]))
+            if not isinstance(vector, np.ndarray):
+                raise CampError(
+                    f"The backbone embeddings takes vectors, and {self.dataset.name} has pictures."
+                )
+            settings = settings.with_dim(len(vector))
+        return settings
+
+    def _settled_split(self) -> Split:
+        """The split of this run: drawn once, then read from its file."""
+        path = self.out / "split.json"
+        if not path.exists():
+            write_json(path, _split(self.settings, self.dataset).to_json())
+        split = Split.from_json(read_json(path))
+        split.check(self.dataset)
+        return split
+
+    def _open_views(self, backbone: Backbone, split: Split, device: torch.device) -> tuple[Split, Any]:
+        """Fill the bank with all pictures of the split; the split without unreadable ones, and a way to views."""
+        views, augmentation = self.settings.views, self.settings.augmentation()
+        bank = Bank.at(views, BankSpec.of(backbone, views, augmentation))
+        train = {key for task in split.tasks for key in (*task.labelled, *task.unlabelled)}
+        test = {key for task in split.tasks for key in task.test}
+        filled = fill(bank, backbone, self.dataset, sorted(train | test), train, self.progress)
+        self._report_bad(filled.bad, len(train | test))
+        bank = Bank(bank.folder, bank.spec)
+        reference = views.normalisation == "reference"
+        lens = Lens(
+            backbone,
+            augmentation,
+            REFERENCE_MEAN if reference else backbone.mean,
+            REFERENCE_STD if reference else backbone.std,
+        )
+
+        def views_of(keys: Sequence[str]) -> BankViews:
+            digests = [filled.digests[key] for key in keys]
+            if bank.spec.precision == "plain":
+                return FreshViews(bank, digests, device, lens)
+            return BankViews(bank, digests, device)
+
+        return split.without(set(filled.bad)), views_of
+
+    def _report_bad(self, bad: dict[str, str], total: int) -> None:
+        """List unreadable pictures in the run folder; too many of them end the run."""
+        if not bad:
+            return
+        text = io.StringIO()
+        csv.writer(text).writerows([("picture", "reason"), *sorted(bad.items())])
+        write_text(self.out / "skipped.csv", text.getvalue())
+        self.progress.note(
+            f"{len(bad)} of {total} pictures could not be read; they are listed in {self.out}/skipped.csv."
+        )
+        share = self.settings.views.bad_share
+        if len(bad) > share * total:
+            first = next(iter(sorted(bad)))
+            raise CampError(
+                f"{len(bad)} of {total} pictures could not be read, more than the {share:.0%} that --bad-share allows "
+                f"(first: {first}: {bad[first]}); all are listed in {self.out}/skipped.csv."
+            )
+
+    def _restore(self, method: Method, stream: list[tuple[Task, TaskTruth]]) -> tuple[int, int | None]:
+        """Take up the last checkpoint: the task to go on with, and its next epoch if it was under way."""
+        saved = load_checkpoint(self.out / "checkpoint")
+        if saved is None:
+            self._forget_metrics(0, 0)
+            return 0, None
+        state, values = saved
+        task, epoch = values["task"], values["epoch"]
+        under_way = stream[task][0] if epoch is not None else None
+        method.load(state, under_way, stream[0][0].views)
+        self.evaluator = Evaluator.restored(values["evaluator"])
+        self.records, self.categories = values["records"], values["categories"]
+        self.clock = Clock({**values["seconds"], "bank": values["seconds"].get("bank", 0.0)})
+        self._forget_metrics(task, epoch or 0)
+        return task, epoch
+
+    def _forget_metrics(self, task: int, epoch: int) -> None:
+        """Drop lines of epochs that will be run again."""
+        path = self.out / "metrics.jsonl"
+        lines = read_json_lines(path)
+        kept = [line for line in lines if (line["task"], line["epoch"]) < (task, epoch)]
+        if len(kept) < len(lines):
+            path.unlink()
+            for line in kept:
+                append_json_line(path, line)
+
+    def _learn(self, method: Method, task: Task, next_epoch: int | None) -> None:
+        """All of one task; `next_epoch` if the method was loaded inside it."""
+        title = f"Task {task.index + 1} of {len(self.split.tasks)}"
+        with self.clock.of("train"):
+            if next_epoch is None:
+                method.start_task(task, self.progress)
+            saved = time.monotonic()
+            with self.progress.track(title, method.epochs) as bar:
+                bar.skip(next_epoch or 0)
+                for epoch in range(next_epoch or 0, method.epochs):
+                    begun = time.monotonic()
+                    terms = method.train_epoch(epoch)
+                    line = {"task": task.index, "epoch": epoch, **terms, "seconds": time.monotonic() - begun}
+                    append_json_line(self.out / "metrics.jsonl", line)
+                    bar.advance()
+                    bar.say(f"epoch {epoch + 1}, loss {terms['loss']:.3f}")
+                    if not np.isfinite(terms["loss"]):
+                        raise CampError(
+                            f"The loss became {terms['loss']} in epoch {epoch + 1} of task {task.index + 1}; "
+                            "try a smaller --learning-rate."
+                        )
+                    if time.monotonic() - saved > CHECKPOINT_SECONDS and epoch + 1 < method.epochs:
+                        self._checkpoint(method, task.index, epoch + 1)
+                        saved = time.monotonic()
+        with self.clock.of("discover"):
+            method.finish_task(self.progress)
+
+    def _evaluate(self, method: Method, seen: list[tuple[Task, TaskTruth]], backbone: Backbone) -> None:
+        """Measure, and write results.json, the predictions and a few pictures of what was discovered."""
+        task, truth = seen[-1]
+        measured = self.evaluator.after_task(method, seen, self.progress)
+        plan = self.split.tasks[task.index]
+        names = truth.class_names
+        self.records.append(
+            {
+                "task": task.index,
+                "known": [names[c] for c in truth.known],
+                "novel": [names[c] for c in truth.novel],
+                "labelled": len(plan.labelled),
+                "unlabelled": len(plan.unlabelled),
+                "test": len(plan.test),
+                "novel_true": len(truth.novel),
+                "novel_used": method.found.get("n_novel", 0),
+                "curve": method.found.get("curve"),
+                **{p: measured[p] for p in ("agnostic", "aware", "test_hungarian", "upper_bound", "drift")},
+            }
+        )
+        self._describe_categories(method, task, truth)
+        self._write_results(measured, backbone)
+        self._write_predictions(method, [truth for _, truth in seen], measured["predictions"])
+        final = measured["summary"]["agnostic"]["final"]
+        shares = ", ".join(f"{name} {100 * v:.1f}" for name, v in final.items() if v is not None)
+        self.progress.note(
+            f"After task {task.index + 1} of {len(self.split.tasks)}: {shares} (% right, task not told)"
+        )
+
+    def _describe_categories(self, method: Method, task: Task, truth: TaskTruth) -> None:
+        """What the report says of each category of this task, with pictures of the discovered ones."""
+        assigned = method.assigned().numpy()
+        names = truth.class_names
+        features = None
+        for position, category in enumerate(method.categories):
+            if category.task != task.index:
+                continue
+            class_ = self.evaluator.class_of_category[position]
+            members = np.flatnonzero(assigned == position)
+            pictures: list[str] = []
+            if category.label is None and method.centroids is not None and len(members):
+                if features is None:
+                    rows = torch.arange(len(task)).split(256)
+                    features = torch.cat([method.features(task.views.clean(r)) for r in rows])
+                far = (features[members] - method.centroids[position].cpu()).norm(dim=1)
+                nearest = [truth.train_keys[members[i]] for i in far.argsort()[:6].tolist()]
+                pictures = save_thumbnails(self.dataset, nearest, self.out, str(category.id))
+            known = category.label is not None
+            self.categories.append(
+                {
+                    "id": category.id,
+                    "task": category.task,
+                    "kind": "known" if known else "novel",
+                    "name": names[class_] if known else f"category {category.id}",
+                    "matched": names[class_] if class_ >= 0 else None,
+                    "size": category.size,
+                    "purity": float((truth.train_classes[members] == class_).mean())
+                    if len(members)
+                    else None,
+                    "pictures": pictures,
+                }
+            )
+
+    def _write_results(self, measured: dict[str, Any], backbone: Backbone) -> None:
+        settings = self.settings
+        total = sum(self.clock.seconds.values())
+        notes = [backbone.note] if backbone.note else []
+        skipped = self.out / "skipped.csv"
+        if skipped.exists():
+            count = len(skipped.read_text(encoding="utf-8").splitlines()) - 1
+            notes.append(f"{count} pictures could not be read and were left out.")
+        fresh = settings.views.views == "fresh" or backbone.trunk is None
+        self.results = {
+            "format": 1,
+            "name": str(self.out),
+            "command": self.command,
+            "method": settings.method,
+            "dataset": settings.data.dataset,
+            "dataset_title": dataset_info(settings.data.dataset).title,
+            "backbone": backbone.name,
+            "seed": settings.seed,
+            "exemplars": getattr(settings.settings, "exemplars", 0),
+            "k": settings.data.k,
+            "resolution": backbone.resolution,
+            "views": None if fresh else settings.views.augmentations,
+            "epochs": settings.settings.training.epochs,
+            "settings": to_dict(settings),
+            "seconds": {"total": total, **self.clock.seconds},
+            "notes": notes,
+            "tasks_planned": len(self.split.tasks),
+            "tasks": self.records,
+            **{key: measured[key] for key in ("summary", "confusion", "map")},
+            "categories": self.categories,
+        }
+        write_json(self.out / "results.json", self.results)
+
+    def _write_predictions(
+        self, method: Method, truths: list[TaskTruth], predictions: list[np.ndarray]
+    ) -> None:
+        """predictions.csv: what the present model says of every test picture so far."""
+        text = io.StringIO()
+        rows = csv.writer(text)
+        rows.writerow(["picture", "task", "class", "category", "predicted", "right"])
+        for truth, predicted in zip(truths, predictions):
+            for key, class_, position in zip(truth.test_keys, truth.test_classes, predicted):
+                answer = self.evaluator.class_of_category[position]
+                name = truth.class_names[answer] if answer >= 0 else ""
+                category = method.categories[position].id
+                rows.writerow(
+                    [key, truth.index, truth.class_names[class_], category, name, int(answer == class_)]
+                )
+        write_text(self.out / "predictions.csv", text.getvalue())
+
+    def _checkpoint(self, method: Method, task: int, epoch: int | None) -> None:
+        """`task` and `epoch` are the next to be done; no epoch means between tasks."""
+        values = {
+            "task": task,
+            "epoch": epoch,
+            "evaluator": self.evaluator.state(),
+            "records": self.records,
+            "categories": self.categories,
+            "seconds": self.clock.seconds,
+        }
+        save_checkpoint(self.out / "checkpoint", method.state(), values)

@@ -1,0 +1,187 @@
+"""All of a run's settings: what `camp run` takes, what `config.json` keeps, what `camp.run` is called with."""
+
+import dataclasses
+import difflib
+import types
+import typing
+from dataclasses import dataclass, field
+from typing import Any, Literal
+
+from camp.backbones.settings import BackboneSettings
+from camp.errors import CampError
+from camp.methods import method_info
+from camp.streams.datasets import dataset_info
+from camp.streams.scenarios import PRESETS, Scenario, scenario_for
+from camp.views.settings import Augmentation, ViewSettings
+
+_SHAPE = (
+    "tasks",
+    "novel_fraction",
+    "labelled_fraction",
+    "labelling",
+    "order",
+    "images_per_class",
+    "test_per_class",
+)
+"""Settings that shape a scenario."""
+
+
+@dataclass(frozen=True)
+class DataSettings:
+    """Which pictures, and how they are cut into tasks. What is left out is the data set's own default."""
+
+    dataset: str = "digits"
+    """A name from `camp datasets`, or `folder` for any folder of class folders."""
+    data: str | None = None
+    """Where the pictures are; by default where `camp datasets get` puts them."""
+    setting: str = "gccd"
+    """gccd, or one of the other settings of the paper's supplement: cil, ssl-cl, semi-cl, gcd, igcd, cgcd."""
+    tasks: int | None = None
+    """Number of tasks N."""
+    novel_fraction: float | None = None
+    """Share of the classes that come without any label."""
+    labelled_fraction: float | None = None
+    """Share of the pictures of known classes that carry their label."""
+    labelling: Literal["bernoulli", "exact"] | None = None
+    """Label each picture with that probability, or exactly that share of each class."""
+    order: Literal["paper", "seed", "given"] | None = None
+    """Class order: the paper's, one drawn from the seed, or the data set's."""
+    k: Literal["known", "estimated"] = "known"
+    """Is the number of categories told, or is it to be estimated."""
+    images_per_class: int | None = None
+    """Use at most this many training pictures of a class."""
+    test_per_class: int | None = None
+    """Use at most this many test pictures of a class."""
+    split: str | None = None
+    """A split.json of an earlier run, to be used as it is."""
+    official_split: bool = True
+    """CUB-200: the official train/test split, or else the reference's 90/10."""
+
+    def __post_init__(self) -> None:
+        dataset_info(self.dataset)
+        if self.setting not in PRESETS:
+            raise CampError(f'There is no setting "{self.setting}"; the settings are {", ".join(PRESETS)}.')
+        given = [name for name in _SHAPE if getattr(self, name) is not None]
+        if self.split is not None and given:
+            raise CampError(
+                f"A given split already decides {', '.join(given)}: leave that out, or the split."
+            )
+        if not self.official_split and self.dataset != "cub200":
+            raise CampError(f"The reference's own 90/10 split is for cub200, not {self.dataset}.")
+
+    def scenario(self) -> Scenario:
+        """The scenario with every default filled in."""
+        changes = {name: value for name in _SHAPE if (value := getattr(self, name)) is not None}
+        return scenario_for(self.dataset, self.setting, tell_k=self.k == "known", **changes)
+
+
+@dataclass(frozen=True)
+class RunSettings:
+    """One experiment."""
+
+    method: str
+    """A name from `camp methods`."""
+    settings: Any
+    """The method's own settings."""
+    data: DataSettings = field(default_factory=DataSettings)
+    backbone: BackboneSettings = field(default_factory=BackboneSettings)
+    views: ViewSettings = field(default_factory=ViewSettings)
+    seed: int = 0
+    """Of everything random."""
+
+    def augmentation(self) -> Augmentation:
+        """How views are made: the data set's way, but for what the settings change."""
+        info = dataset_info(self.data.dataset)
+        usual = Augmentation(
+            crop_scale=info.crop_scale,
+            flip=0.5 if info.flip else 0.0,
+            saturation=info.saturation,
+            jitter=0.8 if info.colour else 0.0,
+            grey=0.2 if info.colour else 0.0,
+        )
+        changes = {
+            name: value
+            for name in ("crop_scale", "flip", "jitter", "grey")
+            if (value := getattr(self.views, name)) is not None
+        }
+        return dataclasses.replace(usual, **changes)
+
+
+def to_dict(settings: RunSettings) -> dict[str, Any]:
+    """For config.json."""
+    return dataclasses.asdict(settings)
+
+
+def from_dict(values: dict[str, Any]) -> RunSettings:
+    """Back from config.json."""
+    method_settings = _build(method_info(values["method"]).settings_class(), values["settings"])
+    rest = {key: value for key, value in values.items() if key not in ("settings", "method")}
+    return RunSettings(method=values["method"], settings=method_settings, **_fields(RunSettings, rest))
+
+
+def from_flat(method: str, options: dict[str, Any]) -> RunSettings:
+    """Settings from options by their plain names, wherever they belong: `epochs`, `tasks`, `weights`, ...
+
+    >>> from_flat("camp", {"epochs": 3, "tasks": 2}).settings.training.epochs
+    3
+    """
+    left = dict(options)
+    values = _take(RunSettings, left, skip=("method", "settings"))
+    settings = method_info(method).settings_class()
+    built = settings(**_take(settings, left))
+    if left:
+        name = next(iter(left))
+        known = [*_names(RunSettings), *_names(settings)]
+        near = difflib.get_close_matches(name, known, n=1)
+        hint = f"; did you mean {near[0]}?" if near else "."
+        raise CampError(f'There is no option "{name}" for {method}{hint}')
+    return RunSettings(method=method, settings=built, **values)
+
+
+def _names(cls: type) -> list[str]:
+    """All option names of a dataclass, nested ones too."""
+    hints = typing.get_type_hints(cls)
+    names: list[str] = []
+    for f in dataclasses.fields(cls):
+        names += _names(hints[f.name]) if dataclasses.is_dataclass(hints[f.name]) else [f.name]
+    return names
+
+
+def _take(cls: type, options: dict[str, Any], skip: tuple[str, ...] = ()) -> dict[str, Any]:
+    """Move the options that belong to `cls` out of `options`, nested dataclasses built on the way."""
+    hints = typing.get_type_hints(cls)
+    values: dict[str, Any] = {}
+    for f in dataclasses.fields(cls):
+        if f.name in skip:
+            continue
+        kind = hints[f.name]
+        if dataclasses.is_dataclass(kind):
+            inner = _take(typing.cast(type, kind), options)
+            if inner:
+                values[f.name] = kind(**inner)  # type: ignore[operator]
+        elif f.name in options:
+            values[f.name] = options.pop(f.name)
+    return values
+
+
+def _build(cls: Any, values: dict[str, Any]) -> Any:
+    return cls(**_fields(cls, values))
+
+
+def _fields(cls: type, values: dict[str, Any]) -> dict[str, Any]:
+    """JSON values as a dataclass takes them: nested ones built, lists as tuples where a tuple is meant."""
+    hints = typing.get_type_hints(cls)
+    unknown = [name for name in values if name not in hints]
+    if unknown:
+        raise CampError(
+            f"The run was made by another version: it has the setting {unknown[0]}, which is not known."
+        )
+    built = {}
+    for name, value in values.items():
+        kind = hints[name]
+        if dataclasses.is_dataclass(kind):
+            value = _build(kind, value)
+        elif isinstance(value, list) and not isinstance(kind, types.UnionType):
+            value = tuple(value)
+        built[name] = value
+    return built

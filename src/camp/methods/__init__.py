@@ -1,0 +1,48 @@
+"""Methods: one file each, and one line in the registry."""
+
+import importlib
+from dataclasses import dataclass
+from typing import Any
+
+from camp.errors import CampError
+
+
+@dataclass(frozen=True)
+class MethodInfo:
+    """A method's line in the registry; its module is imported when it is used."""
+
+    title: str
+    module: str
+    settings: str
+    """Name of its settings, a frozen dataclass."""
+    make: str
+    """Name of the function (backbone, settings, seed, device) -> Method."""
+
+    def settings_class(self) -> type[Any]:
+        """The dataclass of the method's settings."""
+        return getattr(importlib.import_module(self.module), self.settings)
+
+    def build(self, *arguments: Any) -> Any:
+        """The method itself."""
+        return getattr(importlib.import_module(self.module), self.make)(*arguments)
+
+
+METHODS = {
+    "camp": MethodInfo(
+        "projected distillation and centroid adaptation", "camp.methods.camp", "CampSettings", "make_camp"
+    ),
+    "gcd": MethodInfo(
+        "generalized category discovery, fine-tuned", "camp.methods.gcd", "GcdSettings", "make_gcd"
+    ),
+}
+
+
+def method_info(name: str) -> MethodInfo:
+    """The method called `name`.
+
+    >>> method_info("camp").module
+    'camp.methods.camp'
+    """
+    if name not in METHODS:
+        raise CampError(f'There is no method "{name}"; the methods are {", ".join(METHODS)}.')
+    return METHODS[name]

@@ -1,0 +1,119 @@
+"""CAMP: Category Adaptation Meets Projected distillation (Rypeść et al., ECCV 2024).
+
+    L_SSL = L_SimCLR + L_pseudo          on every picture of the step
+    L_SL  = L_SupCon + L_CE              on the labelled ones
+    L     = (1 - alpha) ((1 - beta) L_SSL + beta L_SL) + alpha L_KD,   L_KD = |phi(F^t(x)) - F^{t-1}(x)|^2
+
+then semi-supervised k-means, and psi carries the centroids of earlier tasks into the new feature space.
+"""
+
+from dataclasses import dataclass, field
+from typing import Literal
+
+import torch
+from torch import Tensor, nn
+
+from camp.adapters import AdapterSettings
+from camp.backbones.base import Backbone
+from camp.errors import CampError
+from camp.losses import (
+    balanced,
+    cross_entropy,
+    mean_entropy,
+    pseudo_label,
+    simclr,
+    supcon,
+    teacher_temperature,
+)
+from camp.methods.centroid_method import CentroidMethod, Composition
+from camp.methods.heads import Prototypes, camp_projector
+from camp.methods.phase1 import Distillation
+from camp.methods.settings import Discovery, Training, check_share
+
+
+@dataclass(frozen=True)
+class CampSettings:
+    """CAMP as published; every number can be changed."""
+
+    alpha: float | None = None
+    """Weight of distillation; by default 0.5, or 0.1 with exemplars."""
+    beta: float = 0.35
+    """Weight of the supervised against the self-supervised loss."""
+    supervised: bool = True
+    """L_SL; off for the ablation."""
+    self_supervised: bool = True
+    """L_SSL; off for the ablation and for class-incremental learning."""
+    distiller: Literal["none", "fd", "linear", "mlp", "trex"] = "mlp"
+    """phi: from the new feature space back to the old one."""
+    distill_loss: Literal["mse", "cosine"] = "mse"
+    """How phi's output is compared with the old features."""
+    adapter: Literal["none", "linear", "mlp", "trex", "sdc"] = "linear"
+    """psi: carries centroids from the old feature space to the new one."""
+    exemplars: int = 0
+    """Labelled pictures of each known class kept for later tasks."""
+    simclr_temperature: float = 1.0
+    """Of SimCLR (the reference's; the paper shares SupCon's)."""
+    supcon_temperature: float = 0.07
+    """Of SupCon."""
+    entropy_weight: float = 2.0
+    """epsilon, the weight of the mean-entropy term."""
+    projector_width: int = 2048
+    """Hidden units of the projector g."""
+    training: Training = field(default_factory=Training)
+    discovery: Discovery = field(default_factory=Discovery)
+    adaptation: AdapterSettings = field(default_factory=AdapterSettings)
+
+    def __post_init__(self) -> None:
+        check_share("alpha", self.alpha)
+        check_share("beta", self.beta)
+        if self.exemplars < 0:
+            raise CampError(f"The number of exemplars can not be negative, and {self.exemplars} is.")
+        if not (self.supervised or self.self_supervised):
+            raise CampError(
+                "CAMP without the supervised and the self-supervised loss has nothing to learn from."
+            )
+
+
+class CampObjective(nn.Module):
+    """(1 - beta) L_SSL + beta L_SL, with the projector g and K prototypes of one task."""
+
+    def __init__(self, settings: CampSettings, dim: int, prototypes: int, generator: torch.Generator) -> None:
+        super().__init__()
+        self.settings = settings
+        self.projector = camp_projector(dim, settings.projector_width, generator)
+        self.prototypes = Prototypes(dim, prototypes, generator)
+
+    def forward(self, z: Tensor, own: int, labels: Tensor, epoch: int) -> dict[str, Tensor]:
+        """z (2, B, D); the pictures from `own` on have `labels`. The first ones count as unlabelled."""
+        s = self.settings
+        h = self.projector(z)
+        logits = self.prototypes(z)
+        terms: dict[str, Tensor] = {}
+        l_ssl = l_sl = z.new_zeros(())
+        if s.self_supervised:
+            terms["simclr"] = simclr(h, s.simclr_temperature)
+            terms["pseudo"] = pseudo_label(logits, teacher_temperature(epoch))
+            terms["entropy"] = mean_entropy(logits)
+            l_ssl = terms["simclr"] + terms["pseudo"] + s.entropy_weight * terms["entropy"]
+        if s.supervised:
+            terms["supcon"] = supcon(h[:, own:], labels, s.supcon_temperature)
+            terms["ce"] = cross_entropy(logits[:, own:], labels)
+            l_sl = terms["supcon"] + terms["ce"]
+        terms["loss"] = balanced(l_ssl, l_sl, s.beta)
+        return terms
+
+
+def make_camp(backbone: Backbone, settings: CampSettings, seed: int, device: torch.device) -> CentroidMethod:
+    """CAMP as a composition: its objective, the projected distiller, the linear adapter."""
+    alpha = settings.alpha if settings.alpha is not None else (0.1 if settings.exemplars else 0.5)
+    parts = Composition(
+        objective=lambda dim, prototypes, generator: CampObjective(settings, dim, prototypes, generator),
+        training=settings.training,
+        distiller=settings.distiller,
+        distillation=Distillation(alpha, settings.distill_loss, data="all", views="mean"),
+        discovery=settings.discovery,
+        adapter=settings.adapter,
+        adapter_settings=settings.adaptation,
+        exemplars=settings.exemplars,
+    )
+    return CentroidMethod(backbone, parts, seed, device)

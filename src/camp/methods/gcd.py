@@ -1,0 +1,71 @@
+"""GCD: Generalized Category Discovery (Vaze et al., CVPR 2022), fine-tuned from task to task.
+
+    L_GCD = (1 - beta) L_SimCLR + beta L_SupCon
+
+with a head of its own for each term, then semi-supervised k-means and the nearest centroid. Nothing holds on
+to earlier tasks: old centroids stay where they were while the features move on.
+"""
+
+from dataclasses import dataclass, field
+
+import torch
+from torch import Tensor, nn
+
+from camp.adapters import AdapterSettings
+from camp.backbones.base import Backbone
+from camp.losses import balanced, simclr, supcon
+from camp.methods.centroid_method import CentroidMethod, Composition
+from camp.methods.heads import gcd_projector
+from camp.methods.phase1 import Distillation
+from camp.methods.settings import Discovery, Training, check_share
+
+
+@dataclass(frozen=True)
+class GcdSettings:
+    """GCD as the reference fine-tunes it."""
+
+    beta: float = 0.35
+    """Weight of the supervised against the self-supervised loss."""
+    simclr_temperature: float = 1.0
+    """Of SimCLR."""
+    supcon_temperature: float = 0.07
+    """Of SupCon."""
+    projector_width: int = 2048
+    """Hidden units of each head."""
+    training: Training = field(default_factory=Training)
+    discovery: Discovery = field(default_factory=Discovery)
+
+    def __post_init__(self) -> None:
+        check_share("beta", self.beta)
+
+
+class GcdObjective(nn.Module):
+    """SimCLR on the pictures of the task, SupCon on the labelled ones, with two heads."""
+
+    def __init__(self, settings: GcdSettings, dim: int, generator: torch.Generator) -> None:
+        super().__init__()
+        self.settings = settings
+        self.unsupervised = gcd_projector(dim, settings.projector_width, generator)
+        self.supervised = gcd_projector(dim, settings.projector_width, generator)
+
+    def forward(self, z: Tensor, own: int, labels: Tensor, epoch: int) -> dict[str, Tensor]:
+        """z (2, B, D); the pictures from `own` on have `labels`."""
+        s = self.settings
+        l_simclr = simclr(self.unsupervised(z[:, :own]), s.simclr_temperature)
+        l_supcon = supcon(self.supervised(z[:, own:]), labels, s.supcon_temperature)
+        return {"simclr": l_simclr, "supcon": l_supcon, "loss": balanced(l_simclr, l_supcon, s.beta)}
+
+
+def make_gcd(backbone: Backbone, settings: GcdSettings, seed: int, device: torch.device) -> CentroidMethod:
+    """GCD as a composition: its objective and nothing against forgetting."""
+    parts = Composition(
+        objective=lambda dim, prototypes, generator: GcdObjective(settings, dim, generator),
+        training=settings.training,
+        distiller="none",
+        distillation=Distillation(alpha=0.0, kind="mse", data="task", views="sum"),
+        discovery=settings.discovery,
+        adapter="none",
+        adapter_settings=AdapterSettings(),
+        exemplars=0,
+    )
+    return CentroidMethod(backbone, parts, seed, device)

@@ -1,0 +1,217 @@
+"""Phase 1: training of the tip on one task, by an objective and a distiller.
+
+L = (1 - alpha) * L_objective + alpha * L_KD      from the second task on,  L_objective in the first
+"""
+
+import copy
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from typing import Literal, Protocol
+
+import torch
+from torch import Tensor, nn
+
+from camp.losses import distilled, projected_distillation
+from camp.methods.schedule import learning_rate
+from camp.methods.settings import Training
+from camp.progress import Progress
+from camp.seeds import generator
+from camp.views.base import Batch, Views
+
+_TABLE_BYTES = 2**30
+"""Old features of all views are kept in memory up to this size, and computed anew in each step beyond."""
+_FORWARD_BATCH = 256
+
+
+class Objective(Protocol):
+    """The part of the loss that is a method's own; an nn.Module with the method's heads."""
+
+    def __call__(self, z: Tensor, own: int, labels: Tensor, epoch: int) -> dict[str, Tensor]:
+        """Terms of the loss by name, `loss` among them.
+
+        z (2, B, D) are features of two views: first `own` pictures of the task, taken as unlabelled, then
+        B - own labelled ones with `labels` (B - own,).
+        """
+
+
+@dataclass(frozen=True)
+class Distillation:
+    """L_KD and its weight."""
+
+    alpha: float
+    kind: Literal["mse", "cosine"]
+    data: Literal["all", "task"]
+    """On which pictures of a step: all of them, or without the labelled batch."""
+    views: Literal["mean", "sum"]
+    """Mean over all views, or the sum of the two views' means (twice as strong)."""
+
+
+class OldFeatures:
+    """F^{t-1}(x) of augmented views. The old tip never changes, so with a bank they are computed once."""
+
+    def __init__(self, tip: nn.Module, views: Views, dim: int, progress: Progress) -> None:
+        self.tip = tip
+        self.table: Tensor | None = None
+        count = views.augmentations
+        if count is None or len(views) * count * dim * 4 > _TABLE_BYTES:
+            return
+        table = torch.empty(len(views), count, dim)
+        with progress.track("Old features", len(views) * count) as bar:
+            for rows in torch.arange(len(views)).split(_FORWARD_BATCH):
+                for v in range(count):
+                    table[rows, v] = self._through(views.augmented(rows, torch.full((1, len(rows)), v))).cpu()
+                    bar.advance(len(rows))
+        self.table = table
+
+    def __call__(self, rows: Tensor, ids: Tensor, batch: Batch) -> Tensor:
+        """(count, B, D) for the views `ids` (count, B) of `rows` (B,), whose trunk output is `batch`."""
+        if self.table is not None:
+            return self.table[rows, ids]
+        return self._through(batch).view(*ids.shape, -1)
+
+    @torch.no_grad()
+    def _through(self, batch: Batch) -> Tensor:
+        return self.tip(batch)
+
+
+class Phase1:
+    """The networks, optimiser and data of one task's training."""
+
+    def __init__(
+        self,
+        *,
+        tip: nn.Module,
+        objective: nn.Module,
+        distiller: nn.Module | None,
+        distillation: Distillation,
+        settings: Training,
+        views: Views,
+        labels: Tensor,
+        own: int,
+        old: OldFeatures | None,
+        device: torch.device,
+        draws: tuple[object, ...],
+    ) -> None:
+        """`views` and `labels` (n + m,) are the task's n = `own` pictures, then m exemplars of earlier tasks.
+
+        `draws` names the randomness: (seed, task).
+        """
+        self.tip, self.objective, self.distiller = tip, objective.to(device), distiller
+        self.distillation, self.settings = distillation, settings
+        self.views, self.labels, self.own, self.old = views, labels, own, old
+        self.device, self.draws = device, draws
+        if distiller is not None:
+            distiller.to(device).train()
+        self.labelled = (labels >= 0).nonzero()[:, 0]
+        modules = [tip, objective, *([distiller] if distiller is not None else [])]
+        self.parameters = [p for m in modules for p in m.parameters() if p.requires_grad]
+        self.optimizer = torch.optim.AdamW(
+            self.parameters, lr=settings.learning_rate, weight_decay=settings.weight_decay, fused=True
+        )
+        self.steps = -(-own // settings.batch_size)
+
+    def epoch(self, epoch: int) -> dict[str, float]:
+        """Train for one epoch; the mean of each term of the loss."""
+        self.tip.train()
+        sums: dict[str, Tensor] = {}
+        for step, (rows, own, ids, batch) in enumerate(_one_ahead(self._batches(epoch))):
+            for group in self.optimizer.param_groups:
+                group["lr"] = learning_rate(self.settings, epoch, step, self.steps)
+            terms = self._step(rows, own, ids, batch, epoch)
+            for name, value in terms.items():
+                sums[name] = sums.get(name, torch.zeros(())) + value.detach().cpu()
+        return {name: (value / self.steps).item() for name, value in sums.items()}
+
+    def _step(self, rows: Tensor, own: int, ids: Tensor, batch: Batch, epoch: int) -> dict[str, Tensor]:
+        z = self.tip(batch).view(2, len(rows), -1)
+        terms = self.objective(z, own, self.labels[rows[own:]].to(self.device), epoch)
+        loss = terms["loss"]
+        if self.old is not None and self.distiller is not None:
+            terms["kd"] = self._distil(z, self.old(rows, ids, batch).to(self.device), own)
+            loss = terms["loss"] = distilled(loss, terms["kd"], self.distillation.alpha)
+        self.optimizer.zero_grad(set_to_none=True)
+        loss.backward()
+        torch.nn.utils.clip_grad_norm_(self.parameters, self.settings.clip)
+        self.optimizer.step()
+        return terms
+
+    def _distil(self, z: Tensor, z_old: Tensor, own: int) -> Tensor:
+        """L_KD of the step, for features z and z_old (2, B, D)."""
+        assert self.distiller is not None
+        if self.distillation.data == "task":
+            z, z_old = z[:, :own], z_old[:, :own]
+        predicted = self.distiller(z.flatten(0, 1))
+        loss = projected_distillation(predicted, z_old.flatten(0, 1), kind=self.distillation.kind)
+        return 2 * loss if self.distillation.views == "sum" else loss
+
+    def _batches(self, epoch: int) -> Iterator[tuple[Tensor, int, Tensor, Batch]]:
+        """(rows, own, ids, batch) of each step: pictures of the task, then as many labelled ones."""
+        draw = generator(0, *self.draws, "epoch", epoch)
+        labelled = _cycle(self.labelled, self.settings.batch_size, draw)
+        for own in torch.randperm(self.own, generator=draw).split(self.settings.batch_size):
+            rows = torch.cat([own, next(labelled)])
+            ids = self.views.draw(rows, 2, draw)
+            yield rows, len(own), ids, self.views.augmented(rows, ids)
+
+    def state(self) -> dict[str, Tensor]:
+        """Parameters of the heads and moments of the optimiser; the tip is the method's to keep."""
+        tensors = {f"objective.{k}": v for k, v in self.objective.state_dict().items()}
+        if self.distiller is not None:
+            tensors |= {f"distiller.{k}": v for k, v in self.distiller.state_dict().items()}
+        for i, parameter in enumerate(self.parameters):
+            for name, value in self.optimizer.state.get(parameter, {}).items():
+                tensors[f"optimizer.{i}.{name}"] = value
+        return tensors
+
+    def load(self, tensors: dict[str, Tensor]) -> None:
+        """Go on from `state`."""
+
+        def part(prefix: str) -> dict[str, Tensor]:
+            return {k.removeprefix(prefix): v for k, v in tensors.items() if k.startswith(prefix)}
+
+        self.objective.load_state_dict(part("objective."))
+        if self.distiller is not None:
+            self.distiller.load_state_dict(part("distiller."))
+        moments: dict[int, dict[str, Tensor]] = {}
+        for key, value in part("optimizer.").items():
+            index, name = key.split(".")
+            moments.setdefault(int(index), {})[name] = value
+        groups = self.optimizer.state_dict()["param_groups"]
+        self.optimizer.load_state_dict({"state": moments, "param_groups": groups})
+
+
+def frozen_copy(tip: nn.Module) -> nn.Module:
+    """The tip as it is now, for ever."""
+    return copy.deepcopy(tip).eval().requires_grad_(False)
+
+
+def _cycle(rows: Tensor, size: int, draw: torch.Generator) -> Iterator[Tensor]:
+    """Batches of `rows`, shuffled anew whenever all have been seen; empty ones if there are no rows."""
+    while True:
+        if not len(rows):
+            yield rows
+            continue
+        yield from rows[torch.randperm(len(rows), generator=draw)].split(size)
+
+
+def _one_ahead(items: Iterator) -> Iterator:
+    """The same items, the next one being made in a thread while this one is used."""
+    with ThreadPoolExecutor(1) as pool:
+        take: Callable = lambda: next(items, None)  # noqa: E731
+        coming = pool.submit(take)
+        while (item := coming.result()) is not None:
+            coming = pool.submit(take)
+            yield item
+
+
+@torch.no_grad()
+def clean_features(tip: nn.Module, views: Views, progress: Progress, title: str = "Features") -> Tensor:
+    """(n, D) features of the clean views, on the CPU."""
+    tip.eval()
+    parts = []
+    with progress.track(title, len(views)) as bar:
+        for rows in torch.arange(len(views)).split(_FORWARD_BATCH):
+            parts.append(tip(views.clean(rows)).cpu())
+            bar.advance(len(rows))
+    return torch.cat(parts)

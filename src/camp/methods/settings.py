@@ -1,0 +1,59 @@
+"""Settings that methods share, a frozen dataclass a concern; free of torch for the command line."""
+
+from dataclasses import dataclass
+from typing import Literal
+
+from camp.errors import CampError
+
+
+def check_share(name: str, value: float | None) -> None:
+    """Refuse a weight outside [0, 1]."""
+    if value is not None and not 0 <= value <= 1:
+        raise CampError(f"{name} is a share between 0 and 1, not {value}.")
+
+
+@dataclass(frozen=True)
+class Training:
+    """How the tip is trained in a task (phase 1)."""
+
+    epochs: int = 100
+    """Passes over the task's pictures."""
+    batch_size: int = 128
+    """Pictures of the task in a step, and as many labelled ones beside them; two views each."""
+    learning_rate: float = 1e-3
+    """Of AdamW, before warm-up and cosine annealing."""
+    warmup_steps: int = 100
+    """Steps of linear warm-up, but never more than a tenth of all steps."""
+    clip: float = 1.0
+    """Greatest global norm of the gradient."""
+    weight_decay: float = 0.0
+    """Of AdamW; the reference has a flag for it and never uses it."""
+
+    def __post_init__(self) -> None:
+        if self.epochs < 0:
+            raise CampError(f"The number of epochs can not be negative, and {self.epochs} is.")
+        if self.batch_size < 2:
+            raise CampError(
+                f"Contrastive losses compare pictures, so a batch needs at least 2, not {self.batch_size}."
+            )
+        if self.learning_rate <= 0:
+            raise CampError(f"The learning rate must be positive, not {self.learning_rate}.")
+
+
+@dataclass(frozen=True)
+class Discovery:
+    """How categories are found (phase 2)."""
+
+    n_init: int = 100
+    """Runs of semi-supervised k-means, of which the one with the least inertia is kept."""
+    max_iterations: int = 200
+    """Iterations of a run at most."""
+    metric: Literal["l2", "cosine"] = "l2"
+    """Distance to the nearest centroid."""
+    max_novel: int | None = None
+    """Greatest number of novel categories considered when it is estimated; by default as many as known ones,
+    and at least 10."""
+
+    def __post_init__(self) -> None:
+        if self.n_init < 1 or self.max_iterations < 1:
+            raise CampError("Clustering needs at least one run and one iteration.")
