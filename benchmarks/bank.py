@@ -1,0 +1,85 @@
+"""Building a bank from JPEGs: views per second as a share of the bare trunk's forward rate.
+
+The pictures are cuts of the two photographs that come with scikit-learn, saved as JPEG at 500 x 375, about what
+CUB-200's are.
+"""
+
+import io
+import tempfile
+import time
+from pathlib import Path
+
+import numpy as np
+import torch
+from PIL import Image
+from sklearn.datasets import load_sample_images
+
+from camp.backbones import make_backbone
+from camp.backbones.settings import BackboneSettings
+from camp.progress import Progress
+from camp.streams.datasets import load_dataset
+from camp.views.bank import Bank, BankSpec
+from camp.views.filling import _TRUNK_BATCH, fill
+from camp.views.settings import Augmentation, ViewSettings
+
+
+def write_pictures(folder: Path, count: int) -> None:
+    """`count` different JPEGs below `folder`, in two classes."""
+    photographs = [Image.fromarray(photo) for photo in load_sample_images().images]
+    rng = np.random.default_rng(0)
+    for i in range(count):
+        photo = photographs[i % 2]
+        left, top = int(rng.integers(0, 140)), int(rng.integers(0, 52))
+        cut = photo.crop((left, top, left + 500, top + 375))
+        path = folder / ("train", "test")[i % 4 == 3] / ("china", "flower")[i % 2] / f"{i}.jpg"
+        path.parent.mkdir(parents=True, exist_ok=True)
+        data = io.BytesIO()
+        cut.save(data, format="JPEG", quality=90)
+        path.write_bytes(data.getvalue())
+
+
+def share(name: str, pictures: int, augmentations: int) -> tuple[float, float, float]:
+    """(views/s of building over views/s of the trunk alone, both rates)."""
+    settings = BackboneSettings(backbone=name, weights="random" if name.startswith("vit") else None)
+    backbone = make_backbone(settings, torch.Generator().manual_seed(0))
+    assert backbone.trunk is not None
+    pixels = torch.randn(_TRUNK_BATCH, 3, 224, 224)
+    total = pictures * (1 + augmentations)
+
+    def bare() -> float:
+        backbone.trunk(pixels)
+        passes = max(2, total // _TRUNK_BATCH // 2)
+        begun = time.perf_counter()
+        for _ in range(passes):
+            backbone.trunk(pixels)
+        return passes * len(pixels) / (time.perf_counter() - begun)
+
+    with tempfile.TemporaryDirectory() as folder:
+        write_pictures(Path(folder) / "pictures", pictures)
+        dataset = load_dataset("folder", Path(folder) / "pictures")
+        spec = BankSpec.of(backbone, ViewSettings(augmentations=augmentations), Augmentation(crop_scale=0.3))
+        bank = Bank(Path(folder) / "bank", spec)
+        before = bare()
+        begun = time.perf_counter()
+        filled = fill(bank, backbone, dataset, dataset.keys, set(dataset.keys), Progress(quiet=True))
+        built = filled.new_views / (time.perf_counter() - begun)
+        # The machine's speed wanders; the trunk is timed on both sides of the build.
+        rate = (before + bare()) / 2
+    return built / rate, built, rate
+
+
+def measure() -> dict[str, float]:
+    vit, vit_built, vit_bare = share("vit-s16", pictures=96, augmentations=8)
+    lite, lite_built, lite_bare = share("efficientnet-lite0", pictures=400, augmentations=8)
+    return {
+        "bank_share": round(vit, 3),
+        "bank_views_per_second": round(vit_built, 1),
+        "trunk_views_per_second": round(vit_bare, 1),
+        "bank_share_lite0": round(lite, 3),
+        "bank_views_per_second_lite0": round(lite_built, 1),
+        "trunk_views_per_second_lite0": round(lite_bare, 1),
+    }
+
+
+if __name__ == "__main__":
+    print(measure())

@@ -1,0 +1,57 @@
+"""Peak memory of training from a bank of 5 GB: CAMP's phase 1 at t >= 1, ViT-S/16, in a process of its own."""
+
+import json
+import resource
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+
+import torch
+
+from camp.backbones import make_backbone
+from camp.backbones.settings import BackboneSettings
+from camp.methods.phase1 import OldFeatures, frozen_copy
+from camp.progress import Progress
+
+GIGABYTES = 5.0
+AUGMENTATIONS = 8
+
+
+def train(folder: Path) -> dict[str, float]:
+    from step import phase1
+
+    from camp.views.bank import Bank, BankSpec, BankViews
+    from camp.views.settings import Augmentation, ViewSettings
+
+    backbone = make_backbone(
+        BackboneSettings(backbone="vit-s16", weights="random"), torch.Generator().manual_seed(0)
+    )
+    bank = Bank(folder, BankSpec.of(backbone, ViewSettings(augmentations=AUGMENTATIONS), Augmentation()))
+    views = BankViews(bank, bank.clean.digests(), torch.device("cpu"))
+    old = OldFeatures(frozen_copy(backbone.tip), views, backbone.dim, Progress(quiet=True))
+    training = phase1(backbone, views, len(views), old)
+    training.labelled = torch.arange(len(views) // 2)
+    training.labels[: len(views) // 2] = torch.arange(len(views) // 2) % 32
+    training.epoch(0)
+    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    return {"train_peak_gb": round(peak / 2**20, 2), "train_bank_gb": round(bank.nbytes() / 1e9, 2)}
+
+
+def measure() -> dict[str, float]:
+    from step import random_bank
+
+    backbone = make_backbone(
+        BackboneSettings(backbone="vit-s16", weights="random"), torch.Generator().manual_seed(0)
+    )
+    bytes_per_view = 2 * 197 * 384 + 4 * 384
+    pictures = int(GIGABYTES * 1e9 / bytes_per_view / (1 + AUGMENTATIONS)) + 1
+    with tempfile.TemporaryDirectory() as folder:
+        random_bank(Path(folder), backbone, pictures, AUGMENTATIONS)
+        done = subprocess.run([sys.executable, __file__, folder], capture_output=True, text=True, check=True)
+    return json.loads(done.stdout.splitlines()[-1])
+
+
+if __name__ == "__main__":
+    sys.path.insert(0, str(Path(__file__).parent))
+    print(json.dumps(train(Path(sys.argv[1])) if len(sys.argv) > 1 else measure()))

@@ -1,0 +1,158 @@
+"""One CAMP step at t >= 1 with 512 views through ViT-S/16 at 224 pixels: the plain way over the banked way.
+
+Plain: all 12 blocks of the student and of the old model run on 512 pictures, then backward through the last
+block. Banked: the step of `camp.methods.phase1`, reading tokens of the trunk and remembered old features.
+Both use the same objective, distiller and optimiser.
+"""
+
+import tempfile
+import time
+from pathlib import Path
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+
+from camp.backbones import make_backbone
+from camp.backbones.base import Backbone
+from camp.backbones.settings import BackboneSettings
+from camp.distillers import make_distiller
+from camp.methods.camp import CampObjective, CampSettings
+from camp.methods.phase1 import Distillation, OldFeatures, Phase1, frozen_copy
+from camp.methods.settings import Training
+from camp.progress import Progress
+from camp.views.bank import Bank, BankSpec, BankViews
+from camp.views.settings import Augmentation, ViewSettings
+
+PICTURES, OWN, LABELLED, AUGMENTATIONS = 256, 128, 128, 2
+
+
+def random_bank(folder: Path, backbone: Backbone, pictures: int, augmentations: int) -> BankViews:
+    """A bank of random tokens, laid out as a real one: the time of a step does not depend on their values."""
+    spec = BankSpec.of(backbone, ViewSettings(augmentations=augmentations), Augmentation())
+    bank = Bank(folder, spec)
+    assert bank.augmented is not None
+    rng = np.random.default_rng(0)
+    digests = [rng.bytes(16) for _ in range(pictures)]
+    for store in (bank.clean, bank.augmented):
+        store.repair()
+        for start in range(0, pictures, 64):
+            part = digests[start : start + 64]
+            block = {
+                c.name: rng.standard_normal((len(part), *c.shape), dtype=np.float32).astype(c.dtype)
+                for c in store.columns
+            }
+            store.append(part, block)
+    return BankViews(bank, digests, torch.device("cpu"))
+
+
+def phase1(backbone: Backbone, views: BankViews, own: int, old: OldFeatures | None) -> Phase1:
+    """CAMP's phase 1 with half of the pictures labelled."""
+    draw = torch.Generator().manual_seed(0)
+    labels = torch.arange(len(views)) % 32
+    labels[:own] = -1
+    return Phase1(
+        tip=backbone.tip,
+        objective=CampObjective(CampSettings(), backbone.dim, 200, draw),
+        distiller=make_distiller("mlp", backbone.dim, draw),
+        distillation=Distillation(0.5, "mse", "all", "mean"),
+        settings=Training(),
+        views=views,
+        labels=labels,
+        own=own,
+        old=old,
+        device=torch.device("cpu"),
+        draws=(0, 1),
+    )
+
+
+class Whole(nn.Module):
+    """The uncut network: every block on every token, as the reference runs it."""
+
+    def __init__(self, backbone: Backbone, tip: nn.Module) -> None:
+        super().__init__()
+        trunk: nn.Module = backbone.trunk.module  # type: ignore[union-attr]
+        self.embed = trunk
+        self.tip = tip
+
+    def forward(self, pixels: Tensor) -> Tensor:
+        with torch.no_grad():
+            trunk = self.embed
+            patches = trunk.patch_embed.proj(pixels).flatten(2).transpose(1, 2)
+            x = torch.cat([trunk.cls_token.expand(len(pixels), -1, -1), patches], dim=1) + trunk.pos_embed
+            for block in trunk.blocks:
+                x = block(x)
+        for block in self.tip.blocks:
+            x = block(x)
+        return self.tip.norm(x[:, 0])
+
+
+def plain_step(backbone: Backbone, training: Phase1) -> float:
+    """Seconds of one step the plain way, on 512 pictures of random pixels."""
+    student, old = Whole(backbone, backbone.tip), Whole(backbone, frozen_copy(backbone.tip))
+    labels = torch.arange(LABELLED) % 32
+    pixels = torch.randn(2 * PICTURES, 3, 224, 224, generator=torch.Generator().manual_seed(1))
+    begun = time.perf_counter()
+    z = student(pixels).view(2, PICTURES, -1)
+    with torch.no_grad():
+        z_old = old(pixels).view(2, PICTURES, -1)
+    terms = training.objective(z, OWN, labels, 0)
+    loss = 0.5 * terms["loss"] + 0.5 * training._distil(z, z_old, OWN)
+    training.optimizer.zero_grad(set_to_none=True)
+    loss.backward()
+    torch.nn.utils.clip_grad_norm_(training.parameters, 1.0)
+    training.optimizer.step()
+    return time.perf_counter() - begun
+
+
+def banked_step(training: Phase1, repeats: int = 12) -> tuple[float, float]:
+    """Seconds of one step the banked way (the median of some), and of reading its tokens once from memory."""
+    views = training.views
+    draw = torch.Generator().manual_seed(2)
+    rows = torch.arange(PICTURES)
+    times, reads = [], []
+    for _ in range(repeats):
+        ids = views.draw(rows, 2, draw)
+        begun = time.perf_counter()
+        batch = views.augmented(rows, ids)
+        training._step(rows, OWN, ids, batch, 0)
+        times.append(time.perf_counter() - begun)
+        begun = time.perf_counter()
+        batch["tokens"].view(torch.int32).sum()
+        reads.append(time.perf_counter() - begun)
+    return float(np.median(times)), float(np.median(reads))
+
+
+def tip_alone(training: Phase1, repeats: int = 12) -> float:
+    """Seconds of the tip's forward and backward on 512 banked views."""
+    views, rows = training.views, torch.arange(PICTURES)
+    batch = views.augmented(rows, views.draw(rows, 2, torch.Generator().manual_seed(3)))
+    times = []
+    for _ in range(repeats):
+        begun = time.perf_counter()
+        training.tip(batch).square().sum().backward()
+        times.append(time.perf_counter() - begun)
+    return float(np.median(times))
+
+
+def measure() -> dict[str, float]:
+    settings = BackboneSettings(backbone="vit-s16", weights="random", engine="torch")
+    backbone = make_backbone(settings, torch.Generator().manual_seed(0))
+    with tempfile.TemporaryDirectory() as folder:
+        views = random_bank(Path(folder), backbone, PICTURES, AUGMENTATIONS)
+        old = OldFeatures(frozen_copy(backbone.tip), views, backbone.dim, Progress(quiet=True))
+        training = phase1(backbone, views, OWN, old)
+        banked, read = banked_step(training)
+        tip = tip_alone(training)
+        plain = plain_step(backbone, training)
+    return {
+        "step_ratio": round(plain / banked, 1),
+        "step_plain_seconds": round(plain, 2),
+        "step_banked_seconds": round(banked, 4),
+        "tip_over_bandwidth": round(tip / read, 2),
+        "tip_views_per_second": round(2 * PICTURES / tip),
+    }
+
+
+if __name__ == "__main__":
+    print(measure())
