@@ -67,7 +67,7 @@ class Scenario:
     tell_k: bool = True
     """Whether a method is told how many novel categories a task and how many categories the stream has."""
     images_per_class: int | None = None
-    """A cap on the train pictures of a class, drawn by the seed, for small machines."""
+    """A cap on the train pictures of a class, for small machines: the same pictures for every seed."""
     test_per_class: int | None = None
     """The same for test pictures."""
     first_fraction: float | None = None
@@ -128,7 +128,7 @@ class Scenario:
                 name = dataset.classes[label]
                 # A draw for each picture of the class: a cap or a share kept back changes no other label.
                 draws = numpy_generator(seed, "labelled", name).random(len(train[label]))
-                kept = _drawn(len(train[label]), self.images_per_class, seed, "images", name)
+                kept = _drawn(len(train[label]), self.images_per_class, "images", name)
                 now, *later = self._dealt(kept, len(chunks) - task - 1, seed, name)
                 labelled = self._labelled(draws, now) if place < len(chunk) - novel else set()
                 for row in now:
@@ -137,7 +137,7 @@ class Scenario:
                     )
                 for pile, rows in zip(piles[task + 1 :], later):
                     pile.unlabelled.update(train[label][row] for row in rows)
-                tests = _drawn(len(test[label]), self.test_per_class, seed, "test", name)
+                tests = _drawn(len(test[label]), self.test_per_class, "test", name)
                 piles[task].test.update(test[label][row] for row in tests)
                 class_of.update(dict.fromkeys((train[label][row] for row in kept), position[label]))
                 class_of.update(dict.fromkeys((test[label][row] for row in tests), position[label]))
@@ -274,11 +274,11 @@ def _keys_by_class(dataset: Dataset, chosen: np.ndarray) -> list[list[str]]:
     return keys
 
 
-def _drawn(count: int, cap: int | None, seed: int, *names: object) -> np.ndarray:
-    """At most `cap` of the rows 0..count-1, in order."""
+def _drawn(count: int, cap: int | None, *names: object) -> np.ndarray:
+    """At most `cap` of the rows 0..count-1, in order; the same for every seed, so that all seeds share a bank."""
     if cap is None or cap >= count:
         return np.arange(count)
-    return np.sort(numpy_generator(seed, *names).permutation(count)[:cap])
+    return np.sort(numpy_generator(0, *names).permutation(count)[:cap])
 
 
 @dataclass
