@@ -35,6 +35,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
         if command not in COMMANDS:
             raise CampError(f'There is no command "{command}"; the commands are {", ".join(COMMANDS)}.')
         return COMMANDS[command](rest)
+    except SystemExit as stop:  # tyro has shown the help, or what is wrong with an option
+        return stop.code if isinstance(stop.code, int) else 0
     except CampError as error:
         print(f"camp: {error}", file=sys.stderr)
         return 2
@@ -99,11 +101,11 @@ def run(words: list[str]) -> int:
 def _resume(words: list[str]) -> int:
     """`camp run --resume FOLDER`: everything else is in the folder."""
     folder = _value_of(words, "--resume")
-    others = [w for w in words if w.startswith("--") and w.split("=")[0] not in ("--resume", "--quiet")]
-    if not folder:
+    if not folder or folder.startswith("--"):
         raise CampError("--resume needs the folder of a run.")
+    others = [w for w in words if w not in ("--resume", folder, f"--resume={folder}", "--quiet")]
     if others:
-        raise CampError(f"A resumed run keeps its settings: leave out {', '.join(others)}.")
+        raise CampError(f"A resumed run keeps its settings: leave out {' '.join(others)}.")
     from camp.experiments.run import resume
     from camp.progress import Progress
 
@@ -172,7 +174,7 @@ def datasets(words: list[str]) -> int:
         )
         return 0
     for name, info in DATASETS.items():
-        here = "present" if present(name, data_folder(name)) else "not here"
+        here = "yours" if info.n_classes is None else "present" if present(name, data_folder(name)) else "not here"
         classes = f"{info.n_classes} classes, " if info.n_classes else ""
         print(
             f"{name:16} {info.title} [{here}]\n{'':16} {classes}{info.images}, {info.size}; licence: {info.licence}"
@@ -185,6 +187,8 @@ def methods(words: list[str]) -> int:
     """`camp methods`: their names and what they are."""
     from camp.methods import METHODS
 
+    if words and words[0] not in ("-h", "--help"):
+        raise CampError(f'camp methods does not know "{words[0]}"; it lists the methods.')
     for name, info in METHODS.items():
         print(f"{name:16} {info.title}")
     return 0
@@ -192,12 +196,22 @@ def methods(words: list[str]) -> int:
 
 def demo(words: list[str]) -> int:
     """`camp demo`: CAMP and GCD on the embedded digits, then one page."""
+    import tyro
+
+    def options(out: str = "runs/demo", quiet: bool = False) -> tuple[Path, bool]:
+        """CAMP beside fine-tuned GCD on scikit-learn's digits, to a page, in a few minutes.
+
+        Args:
+            out: Folder for the two runs and the page.
+            quiet: No progress.
+        """
+        return Path(out), quiet
+
+    folder, quiet = tyro.cli(options, args=words, prog="camp demo")
     from camp.experiments.demo import run_demo
     from camp.progress import Progress
 
-    out = Path(_value_of(words, "--out") or "runs/demo")
-    folders = run_demo(out, Progress("--quiet" in words))
-    _show(folders, out / "report.html")
+    _show(run_demo(folder, Progress(quiet)), folder / "report.html")
     return 0
 
 

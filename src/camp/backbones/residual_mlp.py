@@ -1,0 +1,26 @@
+"""A tip for finished features: z + W_2 GELU(W_1 z + b_1) + b_2, the identity before it is trained."""
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+from camp.backbones.base import restored
+from camp.initialisation import init_default_
+from camp.views.base import Batch
+
+
+class ResidualMlp(nn.Module):
+    """The field "vector" (B, D) -> features (B, D)."""
+
+    def __init__(self, dim: int, hidden: int, generator: torch.Generator) -> None:
+        super().__init__()
+        self.fc1 = nn.Linear(dim, hidden)
+        self.fc2 = nn.Linear(hidden, dim)
+        init_default_(self, generator)
+        nn.init.zeros_(self.fc2.weight)
+        nn.init.zeros_(self.fc2.bias)
+
+    def forward(self, batch: Batch) -> Tensor:
+        """Features; at the start they are the vectors themselves."""
+        z = restored(batch, "vector", self.fc1.weight.dtype)
+        return z + self.fc2(F.gelu(self.fc1(z)))
