@@ -17,7 +17,7 @@ test: .venv/installed
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
-	$(BIN)/pytest
+	$(BIN)/pytest -n 2
 
 bench: .venv/installed
 	$(BIN)/python benchmarks/run.py

@@ -79,6 +79,20 @@ def test_a_flipped_bit_is_found(store: Store) -> None:
     assert again.repair() == 4
 
 
+def test_only_what_came_after_the_seal_is_checked_again(store: Store) -> None:
+    store.seal()
+    store.append([digest(5)], record(5))
+    path = store.file(COLUMNS[0])
+    data = bytearray(path.read_bytes())
+    data[7] ^= 1
+    data[5 * COLUMNS[0].nbytes + 7] ^= 1
+    path.write_bytes(bytes(data))
+    again = Store(store.folder, COLUMNS)
+    assert again.sealed() == 5
+    assert again.repair() == 5
+    assert again.verify() == [0]
+
+
 def test_a_wrong_shape_is_refused(store: Store) -> None:
     with pytest.raises(ValueError, match="tokens"):
         store.append([digest(7)], {"tokens": np.zeros((1, 2, 4)), "cls": np.zeros((1, 4))})

@@ -145,6 +145,14 @@ class Bank:
             if digest not in self.clean or (store is not None and digest not in store)
         ]
 
+    def stores(self) -> tuple[Store, ...]:
+        """What it is made of."""
+        return (self.clean,) if self.augmented is None else (self.clean, self.augmented)
+
+    def sealed(self) -> bool:
+        """Whether all it holds is known to have reached the disk."""
+        return all(store.sealed() == len(store) for store in self.stores())
+
     def bytes_per_view(self) -> int:
         """Bytes one view takes."""
         return sum(column.nbytes for column in self.spec.columns())

@@ -64,12 +64,12 @@ def fill(
     digests, bad = _fingerprints(dataset, keys, progress)
     readable = [key for key in keys if key in digests]
     wanted = _missing(bank, digests, readable, with_augmented)
-    if not wanted:
+    if not wanted and bank.sealed():
         return Filled(digests, bad, 0)
     with _only_writer(bank, progress):
-        bank.clean.repair()
-        if bank.augmented is not None:
-            bank.augmented.repair()
+        with progress.track("Checking the bank", 1):
+            for store in bank.stores():
+                store.repair()
         bank.describe()
         wanted = _missing(bank, digests, readable, with_augmented)
         per_picture = {key: 1 + bank.spec.augmentations * (key in with_augmented) for key in wanted}
@@ -87,6 +87,8 @@ def fill(
                     made += views
                     bar.advance(views)
                     bar.say(f"{bank.nbytes() / 1e9:.1f} GB")
+        for store in bank.stores():
+            store.seal()
     return Filled({key: d for key, d in digests.items() if key not in bad}, bad, made)
 
 

@@ -6,6 +6,7 @@ record.
 """
 
 import mmap
+import os
 import threading
 import zlib
 from collections.abc import Mapping
@@ -17,6 +18,7 @@ import torch
 from torch import Tensor
 
 from camp.errors import CampError
+from camp.files import read_json, write_json
 
 DIGEST_BYTES = 16
 _ENTRY = np.dtype([("digest", "u1", DIGEST_BYTES), ("crc", "<u4")])
@@ -74,16 +76,29 @@ class Store:
         self._crcs = entries["crc"][:count].copy()
         self._maps = {}
 
-    def repair(self) -> int:
-        """Cut off what a kill left behind and a damaged tail; to be called by the one process that writes.
+    def sealed(self) -> int:
+        """Number of first records that are known to have reached the disk whole."""
+        path = self.folder / "sealed.json"
+        return min(int(read_json(path)["records"]), len(self)) if path.exists() else 0
 
-        Returns the number of records kept.
+    def seal(self) -> None:
+        """See everything to the disk and note that it is there."""
+        for path in (*(self.file(c) for c in self.columns), self.folder / "index.bin"):
+            with path.open("rb") as file:
+                os.fsync(file.fileno())
+        write_json(self.folder / "sealed.json", {"records": len(self)})
+
+    def repair(self) -> int:
+        """Cut off what a kill or a power cut left behind; to be called by the one process that writes.
+
+        Records written since the last seal are held against their checksums, and the first bad one and all
+        behind it go. Returns the number of records kept.
         """
         self.folder.mkdir(parents=True, exist_ok=True)
         self.reload()
-        count = len(self)
-        while count and not self._sound(count - 1):
-            count -= 1
+        sealed = self.sealed()
+        unsound = (row for row in range(sealed, len(self)) if not self._sound(row))
+        count = next(unsound, len(self))
         self._maps = {}
         sizes = [(self.file(c), c.nbytes) for c in self.columns]
         for path, size in [*sizes, (self.folder / "index.bin", _ENTRY.itemsize)]:
