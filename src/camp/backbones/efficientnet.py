@@ -6,6 +6,8 @@ Two ways to cut it, at R = 224 pixels:
     "mlp"      "vector" (1280,), the pooled features         a residual MLP on them
     "mbconv"   "tokens" (49, 192), the input of block 16     block 16, the head convolution and the pooling
 
+Both end in a layer norm without weights, so that features have the size of a ViT's (see `residual_mlp`).
+
 The tokens are the 7 x 7 positions, row by row, with the channels last. More than one trained block cuts
 earlier. A norm never sees the batch: gain and bias are trained in the "mbconv" tip, mean and variance stay.
 """
@@ -154,12 +156,13 @@ class EfficientNetTip(nn.Module):
         self.head = ConvNorm(block_shapes()[-1].channels_out, DIM, 1)
 
     def forward(self, batch: Batch) -> Tensor:
-        """Features, pooled over the positions."""
+        """Features, pooled over the positions and normalised."""
         # (B, h * w, C) seen as (B, C, h, w) is what torch calls channels last: nothing is copied.
         x = restored(batch, "tokens", self.head.weight.dtype).unflatten(1, self.sides).permute(0, 3, 1, 2)
         for block in self.blocks:
             x = block(x)
-        return F.relu6(self.head(x)).mean(dim=(2, 3))
+        pooled = F.relu6(self.head(x)).mean(dim=(2, 3))
+        return F.layer_norm(pooled, (DIM,))
 
 
 def packaged_weights() -> str:

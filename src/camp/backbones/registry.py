@@ -127,7 +127,7 @@ def make_efficientnet(
     tip: ResidualMlp | efficientnet.EfficientNetTip
     if (settings.tip or DEFAULT_TIP) == "mlp":
         trunk = efficientnet.split_pooled(state)
-        tip = ResidualMlp(efficientnet.DIM, efficientnet.MLP_HIDDEN, generator)
+        tip = ResidualMlp(efficientnet.DIM, efficientnet.MLP_HIDDEN, generator, normalised=True)
         field = Field("vector", (efficientnet.DIM,), "exact")
     else:
         if settings.trained_blocks > efficientnet.BLOCKS:
