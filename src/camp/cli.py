@@ -174,7 +174,13 @@ def datasets(words: list[str]) -> int:
         )
         return 0
     for name, info in DATASETS.items():
-        here = "yours" if info.n_classes is None else "present" if present(name, data_folder(name)) else "not here"
+        here = (
+            "yours"
+            if info.n_classes is None
+            else "present"
+            if present(name, data_folder(name))
+            else "not here"
+        )
         classes = f"{info.n_classes} classes, " if info.n_classes else ""
         print(
             f"{name:16} {info.title} [{here}]\n{'':16} {classes}{info.images}, {info.size}; licence: {info.licence}"

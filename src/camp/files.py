@@ -28,7 +28,7 @@ def replacing(path: Path) -> Iterator[BinaryIO]:
             yield file
             file.flush()
             os.fsync(file.fileno())
-        os.replace(temporary, path)
+        temporary.replace(path)
     except OSError as error:
         raise CampError(f"Could not write {path}: {error.strerror or error}.") from error
     finally:

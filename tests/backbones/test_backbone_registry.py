@@ -84,7 +84,9 @@ def test_seeds_differ(name: str) -> None:
 def test_the_residual_mlp_starts_as_the_identity(settings: dict[str, object]) -> None:
     backbone = made(0, **settings)
     vector = torch.randn(4, backbone.dim, generator=torch.Generator().manual_seed(1))
-    normed = torch.nn.functional.layer_norm(vector, vector.shape[1:])  # EfficientNet's features are normalised
+    normed = torch.nn.functional.layer_norm(
+        vector, vector.shape[1:]
+    )  # EfficientNet's features are normalised
     expected = vector if settings.get("backbone") == "embeddings" else normed
     torch.testing.assert_close(backbone.tip({"vector": vector}), expected)
     (backbone.tip({"vector": vector}) * torch.linspace(-1, 1, backbone.dim)).sum().backward()

@@ -39,14 +39,13 @@ def run(dataset: str, out: str | Path, method: str = "camp", quiet: bool = False
     `options` are those of `camp run`, by name with underscores: data, tasks, epochs, weights, seed, ...
     """
     from camp.errors import CampError
-    from camp.experiments.run import resume, start
-    from camp.experiments.settings import from_dict, from_flat
-    from camp.files import read_json
+    from camp.experiments.run import read_config, resume, start
+    from camp.experiments.settings import from_flat
 
     folder, progress = Path(out), Progress(quiet)
     settings = from_flat(method, {"dataset": dataset, **options})
     if (folder / "config.json").exists():
-        if from_dict(read_json(folder / "config.json")["settings"]) != settings:
+        if read_config(folder)[0] != settings:
             raise CampError(f"{folder} holds a run with other settings; choose another folder.")
         resume(folder, progress)
     else:

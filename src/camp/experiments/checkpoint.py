@@ -22,7 +22,8 @@ def save_checkpoint(folder: Path, state: State, values: dict[str, Any]) -> None:
     with replacing(tensors) as file:
         file.write(save({name: t.detach().cpu().contiguous().clone() for name, t in state.tensors.items()}))
     write_json(folder / "state.json", {"tensors": tensors.name, "method": state.values, **values})
-    for old in folder.glob("tensors-*.safetensors"):
+    half_written = folder.glob(".*.tmp")  # by a process that was killed
+    for old in (*folder.glob("tensors-*.safetensors"), *half_written):
         if old != tensors:
             old.unlink(missing_ok=True)
 

@@ -4,8 +4,9 @@ import contextlib
 import csv
 import dataclasses
 import io
+import json
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -42,40 +43,65 @@ CHECKPOINT_SECONDS = 20.0
 
 def start(settings: RunSettings, out: Path, progress: Progress, command: str = "") -> dict[str, Any]:
     """Begin a run in the new folder `out` and see it through; returns its results."""
-    if (out / "config.json").exists():
-        raise CampError(
-            f"{out} already holds a run: continue it with --resume {out}, or choose another --out."
+    _check_free(out)
+    run = Run(settings, out, progress, command)
+    run.prepare()
+    try:
+        out.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise CampError(f"The folder {out} could not be made ({error.strerror or error}).") from error
+    with _alone_in(out):
+        _check_free(out)  # another process may have been faster
+        write_json(
+            out / "config.json",
+            {"format": 1, "version": __version__, "command": command, "settings": to_dict(settings)},
         )
-    if out.exists() and not out.is_dir():
-        raise CampError(f"{out} is a file; a run needs a folder of its own.")
-    _probe(settings)
-    write_json(
-        out / "config.json",
-        {"format": 1, "version": __version__, "command": command, "settings": to_dict(settings)},
-    )
-    return resume(out, progress)
+        return run.through()
 
 
 def resume(out: Path, progress: Progress) -> dict[str, Any]:
     """Go on with the run in `out` from wherever it was stopped; a finished run is left as it is."""
-    if not (out / "config.json").exists():
+    settings, command = read_config(out)
+    with _alone_in(out):
+        run = Run(settings, out, progress, command)
+        finished = run.finished()
+        if finished is not None:
+            return finished
+        run.prepare()
+        return run.through()
+
+
+def read_config(out: Path) -> tuple[RunSettings, str]:
+    """Settings and command of the run in `out`."""
+    path = out / "config.json"
+    if not path.exists():
         raise CampError(f"{out} holds no run: there is no config.json in it.")
-    config = read_json(out / "config.json")
+    config = read_json(path)
+    if not isinstance(config, dict) or not isinstance(config.get("settings"), dict):
+        raise CampError(f"{path} is not that of a run; choose another folder.")
+    return from_dict(config["settings"]), config.get("command", "")
+
+
+def _check_free(out: Path) -> None:
+    """Refuse a folder that holds a run."""
+    if (out / "config.json").exists():
+        raise CampError(
+            f"{out} already holds a run: continue it with --resume {out}, or choose another --out."
+        )
+
+
+@contextlib.contextmanager
+def _alone_in(out: Path) -> Iterator[None]:
+    """Hold the folder's lock: two processes in one folder would spoil it."""
     lock = FileLock(out / ".lock")
     try:
         lock.acquire(timeout=0)
     except Timeout:
         raise CampError(f"Another process is working on {out}; wait for it or stop it.") from None
     try:
-        return Run(from_dict(config["settings"]), out, progress, config.get("command", "")).through()
+        yield
     finally:
         lock.release()
-
-
-def _probe(settings: RunSettings) -> None:
-    """Find mistakes before a folder is made: the data must be there and the scenario must fit them."""
-    dataset = _load(settings)
-    _split(settings, dataset)
 
 
 def _load(settings: RunSettings) -> Dataset:
@@ -91,6 +117,18 @@ def _split(settings: RunSettings, dataset: Dataset) -> Split:
         scenario = dataclasses.replace(split.scenario, tell_k=settings.data.k == "known")
         return dataclasses.replace(split, scenario=scenario)
     return settings.data.scenario().cut(dataset, settings.seed)
+
+
+def _check_split(split: Split) -> None:
+    """Refuse a stream that could not be run to its end."""
+    for index, task in enumerate(split.tasks):
+        if not split.scenario.tell_k and not task.labelled:
+            raise CampError(
+                f"The number of categories is estimated from labelled pictures, and task {index + 1} has none: "
+                "use --k known."
+            )
+    if not split.tasks[0].test:
+        raise CampError("The first task has no test pictures, so nothing could be measured; add some.")
 
 
 @dataclass
@@ -120,14 +158,30 @@ class Run:
         self.categories: list[dict[str, Any]] = []
         self.results: dict[str, Any] = {}
 
-    def through(self) -> dict[str, Any]:
-        """From the bank to the page, skipping what an earlier process did."""
+    def finished(self) -> dict[str, Any] | None:
+        """The results, if there is nothing left to do; they need neither data nor backbone."""
+        state, results = self.out / "checkpoint" / "state.json", self.out / "results.json"
+        if not (state.exists() and results.exists()):
+            return None
+        measured = read_json(results)
+        return measured if read_json(state)["task"] == measured["tasks_planned"] else None
+
+    def prepare(self) -> None:
+        """Data, split and backbone; mistakes show here, before there is a folder."""
         self.dataset = _load(self.settings)
-        split = self._settled_split()
-        device = torch.device(self.settings.backbone.device)
-        backbone = make_backbone(self._backbone_settings(), generator(self.settings.seed, "backbone"))
+        path = self.out / "split.json"
+        # Once a process has got past the bank, the split is that of its file.
+        self.settled = path.exists()
+        self.split = Split.from_json(read_json(path)) if self.settled else _split(self.settings, self.dataset)
+        self.split.check(self.dataset)
+        _check_split(self.split)
+        self.backbone = make_backbone(self._backbone_settings(), generator(self.settings.seed, "backbone"))
+
+    def through(self) -> dict[str, Any]:
+        """From the bank to the results, skipping what an earlier process did; `prepare` comes first."""
+        backbone, device = self.backbone, torch.device(self.settings.backbone.device)
         with self.clock.of("bank"):
-            self.split, views_of = self._open_views(backbone, split, device)
+            views_of = self._open_views(backbone, device)
         method: Method = method_info(self.settings.method).build(
             backbone, self.settings.settings, self.settings.seed, device
         )
@@ -138,8 +192,6 @@ class Run:
             with self.clock.of("evaluate"):
                 self._evaluate(method, stream[: t + 1], backbone)
             self._checkpoint(method, t + 1, None)
-        if first_task >= len(stream):
-            self.results = read_json(self.out / "results.json")
         return self.results
 
     def _backbone_settings(self) -> Any:
@@ -157,23 +209,14 @@ class Run:
             settings = settings.with_dim(len(vector))
         return settings
 
-    def _settled_split(self) -> Split:
-        """The split of this run: drawn once, then read from its file."""
-        path = self.out / "split.json"
-        if not path.exists():
-            write_json(path, _split(self.settings, self.dataset).to_json())
-        split = Split.from_json(read_json(path))
-        split.check(self.dataset)
-        return split
-
-    def _open_views(self, backbone: Backbone, split: Split, device: torch.device) -> tuple[Split, Any]:
-        """Fill the bank with all pictures of the split; the split without unreadable ones, and a way to views."""
+    def _open_views(self, backbone: Backbone, device: torch.device) -> Callable[[Sequence[str]], BankViews]:
+        """Fill the bank with all pictures of the split, and settle the split without the unreadable ones."""
         views, augmentation = self.settings.views, self.settings.augmentation()
         bank = Bank.at(views, BankSpec.of(backbone, views, augmentation))
-        train = {key for task in split.tasks for key in (*task.labelled, *task.unlabelled)}
-        test = {key for task in split.tasks for key in task.test}
+        train = {key for task in self.split.tasks for key in (*task.labelled, *task.unlabelled)}
+        test = {key for task in self.split.tasks for key in task.test}
         filled = fill(bank, backbone, self.dataset, sorted(train | test), train, self.progress)
-        self._report_bad(filled.bad, len(train | test))
+        self._settle(filled.bad, len(train | test))
         bank = Bank(bank.folder, bank.spec)
         reference = views.normalisation == "reference"
         lens = Lens(
@@ -189,11 +232,31 @@ class Run:
                 return FreshViews(bank, digests, device, lens)
             return BankViews(bank, digests, device)
 
-        return split.without(set(filled.bad)), views_of
+        return views_of
+
+    def _settle(self, bad: dict[str, str], total: int) -> None:
+        """Write the split that the run keeps to: without unreadable pictures, unless they are too many.
+
+        Until then pictures may be mended or removed and the run resumed; afterwards what it was made of must
+        stay, and what it went without does not matter.
+        """
+        if self.settled:
+            if bad:
+                first = min(bad)
+                raise CampError(
+                    f"{len(bad)} of the run's {total} pictures can no longer be read (first: {first}: {bad[first]}); "
+                    "put them back, or begin again in another folder."
+                )
+            return
+        self._report_bad(bad, total)
+        self.split = self.split.without(set(bad))
+        _check_split(self.split)
+        write_json(self.out / "split.json", self.split.to_json())
 
     def _report_bad(self, bad: dict[str, str], total: int) -> None:
         """List unreadable pictures in the run folder; too many of them end the run."""
         if not bad:
+            (self.out / "skipped.csv").unlink(missing_ok=True)  # of an earlier attempt
             return
         text = io.StringIO()
         csv.writer(text).writerows([("picture", "reason"), *sorted(bad.items())])
@@ -203,10 +266,11 @@ class Run:
         )
         share = self.settings.views.bad_share
         if len(bad) > share * total:
-            first = next(iter(sorted(bad)))
+            first = min(bad)
             raise CampError(
                 f"{len(bad)} of {total} pictures could not be read, more than the {share:.0%} that --bad-share allows "
-                f"(first: {first}: {bad[first]}); all are listed in {self.out}/skipped.csv."
+                f"(first: {first}: {bad[first]}); all are listed in {self.out}/skipped.csv: mend or remove them and "
+                f"use --resume {self.out}."
             )
 
     def _restore(self, method: Method, stream: list[tuple[Task, TaskTruth]]) -> tuple[int, int | None]:
@@ -221,44 +285,43 @@ class Run:
         method.load(state, under_way, stream[0][0].views)
         self.evaluator = Evaluator.restored(values["evaluator"])
         self.records, self.categories = values["records"], values["categories"]
-        self.clock = Clock({**values["seconds"], "bank": values["seconds"].get("bank", 0.0)})
+        for phase, seconds in values["seconds"].items():
+            self.clock.seconds[phase] = self.clock.seconds.get(phase, 0.0) + seconds
         self._forget_metrics(task, epoch or 0)
         return task, epoch
 
     def _forget_metrics(self, task: int, epoch: int) -> None:
-        """Drop lines of epochs that will be run again."""
+        """Drop lines of epochs that will be run again, and one that was torn by a kill."""
         path = self.out / "metrics.jsonl"
-        lines = read_json_lines(path)
-        kept = [line for line in lines if (line["task"], line["epoch"]) < (task, epoch)]
-        if len(kept) < len(lines):
-            path.unlink()
-            for line in kept:
-                append_json_line(path, line)
+        if path.exists():
+            lines = [line for line in read_json_lines(path) if (line["task"], line["epoch"]) < (task, epoch)]
+            write_text(path, "".join(json.dumps(line) + "\n" for line in lines))
 
     def _learn(self, method: Method, task: Task, next_epoch: int | None) -> None:
         """All of one task; `next_epoch` if the method was loaded inside it."""
         title = f"Task {task.index + 1} of {len(self.split.tasks)}"
-        with self.clock.of("train"):
-            if next_epoch is None:
+        if next_epoch is None:
+            with self.clock.of("train"):
                 method.start_task(task, self.progress)
-            saved = time.monotonic()
-            with self.progress.track(title, method.epochs) as bar:
-                bar.skip(next_epoch or 0)
-                for epoch in range(next_epoch or 0, method.epochs):
-                    begun = time.monotonic()
+        saved = time.monotonic()
+        with self.progress.track(title, method.epochs) as bar:
+            bar.skip(next_epoch or 0)
+            for epoch in range(next_epoch or 0, method.epochs):
+                begun = time.monotonic()
+                with self.clock.of("train"):
                     terms = method.train_epoch(epoch)
-                    line = {"task": task.index, "epoch": epoch, **terms, "seconds": time.monotonic() - begun}
-                    append_json_line(self.out / "metrics.jsonl", line)
-                    bar.advance()
-                    bar.say(f"epoch {epoch + 1}, loss {terms['loss']:.3f}")
-                    if not np.isfinite(terms["loss"]):
-                        raise CampError(
-                            f"The loss became {terms['loss']} in epoch {epoch + 1} of task {task.index + 1}; "
-                            "try a smaller --learning-rate."
-                        )
-                    if time.monotonic() - saved > CHECKPOINT_SECONDS and epoch + 1 < method.epochs:
-                        self._checkpoint(method, task.index, epoch + 1)
-                        saved = time.monotonic()
+                line = {"task": task.index, "epoch": epoch, **terms, "seconds": time.monotonic() - begun}
+                append_json_line(self.out / "metrics.jsonl", line)
+                bar.advance()
+                bar.say(f"epoch {epoch + 1}, loss {terms['loss']:.3f}")
+                if not np.isfinite(terms["loss"]):
+                    raise CampError(
+                        f"The loss became {terms['loss']} in epoch {epoch + 1} of task {task.index + 1}; "
+                        "try a smaller --learning-rate."
+                    )
+                if time.monotonic() - saved > CHECKPOINT_SECONDS and epoch + 1 < method.epochs:
+                    self._checkpoint(method, task.index, epoch + 1)
+                    saved = time.monotonic()
         with self.clock.of("discover"):
             method.finish_task(self.progress)
 
@@ -331,7 +394,8 @@ class Run:
         notes = [backbone.note] if backbone.note else []
         skipped = self.out / "skipped.csv"
         if skipped.exists():
-            count = len(skipped.read_text(encoding="utf-8").splitlines()) - 1
+            with skipped.open(encoding="utf-8", newline="") as file:
+                count = len(list(csv.DictReader(file)))
             notes.append(f"{count} pictures could not be read and were left out.")
         fresh = settings.views.views == "fresh" or backbone.trunk is None
         self.results = {

@@ -2,10 +2,13 @@
 
 import dataclasses
 import difflib
+import os
 import types
 import typing
 from dataclasses import dataclass, field
 from typing import Any, Literal
+
+import numpy as np
 
 from camp.backbones.settings import BackboneSettings
 from camp.errors import CampError
@@ -160,8 +163,43 @@ def _take(cls: type, options: dict[str, Any], skip: tuple[str, ...] = ()) -> dic
             if inner:
                 values[f.name] = kind(**inner)  # type: ignore[operator]
         elif f.name in options:
-            values[f.name] = options.pop(f.name)
+            values[f.name] = _checked(f.name, kind, options.pop(f.name))
     return values
+
+
+def _checked(name: str, kind: Any, value: Any) -> Any:
+    """`value` as JSON can keep it, if it is what the option `name` takes; a command line checks its own words."""
+    value = os.fspath(value) if isinstance(value, os.PathLike) else value
+    value = value.item() if isinstance(value, np.generic) else value
+    if not _fits(kind, value):
+        raise CampError(f"{name} takes {_spelled(kind)}, not {value!r}.")
+    return value
+
+
+def _fits(kind: Any, value: Any) -> bool:
+    """Whether `value` is of the type `kind`, a union, a literal or plain.
+
+    >>> _fits(int | None, True), _fits(float, 1), _fits(Literal["a", "b"], "c")
+    (False, True, False)
+    """
+    if isinstance(kind, types.UnionType) or typing.get_origin(kind) is typing.Union:
+        return any(_fits(each, value) for each in typing.get_args(kind))
+    if typing.get_origin(kind) is Literal:
+        return value in typing.get_args(kind)
+    if isinstance(value, bool) and kind is not bool:
+        return False
+    return isinstance(value, (int, float) if kind is float else kind)
+
+
+def _spelled(kind: Any) -> str:
+    """A type in words: `a number or None`."""
+    if typing.get_origin(kind) is Literal:
+        return " or ".join(map(repr, typing.get_args(kind)))
+    inner = typing.get_args(kind)
+    if inner:
+        return " or ".join(map(_spelled, inner))
+    words = {int: "a whole number", float: "a number", bool: "True or False", str: "a text"}
+    return words.get(kind, "None")
 
 
 def _build(cls: Any, values: dict[str, Any]) -> Any:
@@ -183,5 +221,5 @@ def _fields(cls: type, values: dict[str, Any]) -> dict[str, Any]:
             value = _build(kind, value)
         elif isinstance(value, list) and not isinstance(kind, types.UnionType):
             value = tuple(value)
-        built[name] = value
+        built[name] = value if dataclasses.is_dataclass(kind) else _checked(name, kind, value)
     return built

@@ -28,7 +28,7 @@ from camp.losses import (
 from camp.methods.centroid_method import CentroidMethod, Composition
 from camp.methods.heads import Prototypes, camp_projector
 from camp.methods.phase1 import Distillation
-from camp.methods.settings import Discovery, Training, check_share
+from camp.methods.settings import Discovery, Training, check_positive, check_share
 
 
 @dataclass(frozen=True)
@@ -66,6 +66,9 @@ class CampSettings:
     def __post_init__(self) -> None:
         check_share("alpha", self.alpha)
         check_share("beta", self.beta)
+        check_positive("simclr_temperature", self.simclr_temperature)
+        check_positive("supcon_temperature", self.supcon_temperature)
+        check_positive("projector_width", self.projector_width)
         if self.exemplars < 0:
             raise CampError(f"The number of exemplars can not be negative, and {self.exemplars} is.")
         if not (self.supervised or self.self_supervised):

@@ -72,6 +72,7 @@ class CentroidMethod:
         distiller = None
         if self._old_tip is not None:
             distiller = make_distiller(self.parts.distiller, self.dim, generator(self.seed, "distiller", t))
+        compared = distiller is not None or self.parts.adapter != "none"
         self._phase1 = Phase1(
             tip=self.tip,
             objective=self.parts.objective(
@@ -83,7 +84,7 @@ class CentroidMethod:
             views=views,
             labels=labels,
             own=len(task),
-            old=OldFeatures(self._old_tip, views, self.dim, progress) if self._old_tip is not None else None,
+            old=OldFeatures(self._old_tip, views, self.dim, progress) if self._old_tip and compared else None,
             device=self.device,
             draws=(self.seed, t),
         )
@@ -95,7 +96,9 @@ class CentroidMethod:
             return task.total
         features = clean_features(self.tip, task.views, progress)
         novel = self._estimate(features, progress, "before").n_novel
-        return max(len(self.categories), int(task.labels.max()) + 1) + len(task.labels.unique()) + novel
+        named = {category.label for category in self.categories}
+        new = set(task.labels[task.labels >= 0].tolist()) - named
+        return len(self.categories) + len(new) + novel
 
     def train_epoch(self, epoch: int) -> dict[str, float]:
         """Phase 1, one epoch."""

@@ -17,7 +17,7 @@ from camp.losses import balanced, simclr, supcon
 from camp.methods.centroid_method import CentroidMethod, Composition
 from camp.methods.heads import gcd_projector
 from camp.methods.phase1 import Distillation
-from camp.methods.settings import Discovery, Training, check_share
+from camp.methods.settings import Discovery, Training, check_positive, check_share
 
 
 @dataclass(frozen=True)
@@ -37,6 +37,9 @@ class GcdSettings:
 
     def __post_init__(self) -> None:
         check_share("beta", self.beta)
+        check_positive("simclr_temperature", self.simclr_temperature)
+        check_positive("supcon_temperature", self.supcon_temperature)
+        check_positive("projector_width", self.projector_width)
 
 
 class GcdObjective(nn.Module):

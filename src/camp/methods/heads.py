@@ -33,4 +33,5 @@ class Prototypes(nn.Module):
         self.weight = nn.Parameter(torch.empty(count, dim).uniform_(-bound, bound, generator=generator))
 
     def forward(self, z: Tensor) -> Tensor:
+        """(..., D) -> (..., K)."""
         return F.normalize(z, dim=-1) @ F.normalize(self.weight, dim=-1).T

@@ -12,6 +12,12 @@ def check_share(name: str, value: float | None) -> None:
         raise CampError(f"{name} is a share between 0 and 1, not {value}.")
 
 
+def check_positive(name: str, value: float) -> None:
+    """Refuse what must be above 0 and is not."""
+    if not value > 0:
+        raise CampError(f"{name} must be above 0, and {value} is not.")
+
+
 @dataclass(frozen=True)
 class Training:
     """How the tip is trained in a task (phase 1)."""
@@ -36,8 +42,10 @@ class Training:
             raise CampError(
                 f"Contrastive losses compare pictures, so a batch needs at least 2, not {self.batch_size}."
             )
-        if self.learning_rate <= 0:
-            raise CampError(f"The learning rate must be positive, not {self.learning_rate}.")
+        check_positive("The learning rate", self.learning_rate)
+        check_positive("clip, the greatest norm of the gradient,", self.clip)
+        if self.warmup_steps < 0 or self.weight_decay < 0:
+            raise CampError("The steps of warm-up and the weight decay can not be negative.")
 
 
 @dataclass(frozen=True)
@@ -57,3 +65,5 @@ class Discovery:
     def __post_init__(self) -> None:
         if self.n_init < 1 or self.max_iterations < 1:
             raise CampError("Clustering needs at least one run and one iteration.")
+        if self.max_novel is not None and self.max_novel < 1:
+            raise CampError(f"max_novel counts categories and must be at least 1, not {self.max_novel}.")

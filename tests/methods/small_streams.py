@@ -1,0 +1,145 @@
+"""Small real streams for the tests of methods: handwritten digits as pictures or as vectors, cut by hand."""
+
+import dataclasses
+import typing
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from sklearn.datasets import load_digits
+
+from camp.backbones import BackboneSettings, make_backbone
+from camp.backbones.base import Backbone
+from camp.experiments.settings import from_flat
+from camp.methods import METHODS, method_info
+from camp.methods.base import Method
+from camp.progress import Progress
+from camp.seeds import generator
+from camp.streams.datasets import load_dataset
+from camp.streams.datasets.base import Dataset
+from camp.streams.scenarios import Scenario, Split
+from camp.streams.stream import make_task
+from camp.streams.tasks import Task, TaskTruth
+from camp.views.bank import Bank, BankSpec
+from camp.views.filling import fill
+from camp.views.fresh import FreshViews, Lens
+from camp.views.settings import Augmentation, ViewSettings
+
+QUIET = Progress(quiet=True)
+CPU = torch.device("cpu")
+TESTS_PER_CLASS = 4
+KINDS = {
+    "pictures": BackboneSettings(backbone="conv-tiny", resolution=8),
+    "vectors": BackboneSettings(backbone="embeddings", dim=64),
+}
+SMALL = {
+    "epochs": 2,
+    "batch_size": 16,
+    "n_init": 3,
+    "projector_width": 32,
+    "max_novel": 3,
+    "learning_rate": 1e-3,
+}
+"""Options that make a method quick, where it has them."""
+
+Plan = dict[int, tuple[int, int]]
+"""Of each digit of a task the number of labelled and of unlabelled pictures."""
+
+USUAL: tuple[Plan, ...] = (
+    {0: (6, 4), 1: (5, 5), 2: (0, 9)},
+    {3: (6, 4), 4: (5, 5), 5: (0, 9)},
+)
+"""Two tasks of two known digits and a novel one."""
+
+
+@dataclass(frozen=True)
+class Stream:
+    """The tasks of a stream and the kind of network they are for."""
+
+    kind: str
+    tasks: list[tuple[Task, TaskTruth]]
+
+    def build(self, name: str, seed: int = 0, **options: Any) -> Method:
+        """The method `name` at its very beginning."""
+        return method_info(name).build(backbone(self.kind, seed), small_settings(name, **options), seed, CPU)
+
+
+def backbone(kind: str, seed: int) -> Backbone:
+    return make_backbone(KINDS[kind], generator(seed, "backbone"))
+
+
+def options_of(settings: type) -> set[str]:
+    """Names of all options of a settings dataclass, nested ones too."""
+    hints = typing.get_type_hints(settings)
+    nested = {f.name: hints[f.name] for f in dataclasses.fields(settings)}
+    inner = [options_of(kind) for kind in nested.values() if dataclasses.is_dataclass(kind)]
+    return set(nested).union(*inner)
+
+
+def takes(name: str, option: str) -> bool:
+    return option in options_of(METHODS[name].settings_class())
+
+
+def small_settings(name: str, **options: Any) -> Any:
+    """The settings of the method `name`, made quick."""
+    chosen = {option: value for option, value in SMALL.items() if takes(name, option)}
+    return from_flat(name, {**chosen, **options}).settings
+
+
+def dataset(kind: str, folder: Path) -> Dataset:
+    if kind == "pictures":
+        return load_dataset("digits")
+    path = folder / "digits.npz"
+    if not path.exists():
+        digits = load_digits()
+        np.savez(path, vectors=digits.data.astype(np.float32) / 16, labels=digits.target)
+    return load_dataset("embeddings", path)
+
+
+def split_of(data: Dataset, plans: Sequence[Plan], tell_k: bool) -> Split:
+    """The split that deals pictures as `plans` say, each class in the order of its keys."""
+    rows = [np.flatnonzero((data.labels == c) & ~data.is_test) for c in range(10)]
+    tests = [np.flatnonzero((data.labels == c) & data.is_test) for c in range(10)]
+    taken = [0] * 10
+    tasks, seen = [], set()
+    for plan in plans:
+        parts: dict[str, dict[str, list[str]]] = {"labelled": {}, "unlabelled": {}, "test": {}}
+        for digit, counts in plan.items():
+            for part, count in zip(("labelled", "unlabelled"), counts):
+                chosen = rows[digit][taken[digit] : taken[digit] + count]
+                taken[digit] += count
+                if count:
+                    parts[part][str(digit)] = [data.keys[row] for row in chosen]
+            if digit not in seen:
+                parts["test"][str(digit)] = [data.keys[row] for row in tests[digit][:TESTS_PER_CLASS]]
+        known = [str(digit) for digit, (labelled, _) in plan.items() if labelled]
+        novel = [str(d) for d, (labelled, _) in plan.items() if not labelled and d not in seen]
+        tasks.append({"known": known, "novel": novel, **parts})
+        seen |= set(plan)
+    scenario = Scenario(tasks=len(plans), order="given", tell_k=tell_k)
+    classes = sorted({str(digit) for plan in plans for digit in plan})
+    about = {"dataset": data.name, "seed": 0, "scenario": dataclasses.asdict(scenario), "classes": classes}
+    split = Split.from_json({**about, "tasks": tasks})
+    split.check(data)
+    return split
+
+
+def stream(kind: str, folder: Path, plans: Sequence[Plan] = USUAL, tell_k: bool = True) -> Stream:
+    """Tasks with views as a run makes them, their bank in `folder`."""
+    data = dataset(kind, folder)
+    split = split_of(data, plans, tell_k)
+    network, look = backbone(kind, 0), Augmentation(crop_scale=0.5, flip=0.0, jitter=0.0, grey=0.0)
+    spec = BankSpec.of(network, ViewSettings(), look)
+    bank = Bank(folder / kind, spec)
+    train = {key for task in split.tasks for key in (*task.labelled, *task.unlabelled)}
+    filled = fill(bank, network, data, split.keys(), train, QUIET)
+    assert not filled.bad
+    lens = Lens(network, look, network.mean, network.std)
+
+    def views_of(keys: Sequence[str]) -> FreshViews:
+        return FreshViews(bank, [filled.digests[key] for key in keys], CPU, lens)
+
+    return Stream(kind, [make_task(split, data, t, views_of) for t in range(len(plans))])
