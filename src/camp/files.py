@@ -21,9 +21,9 @@ def replacing(path: Path) -> Iterator[BinaryIO]:
     >>> target.read_bytes()
     b'whole'
     """
-    path.parent.mkdir(parents=True, exist_ok=True)
     temporary = path.with_name(f".{path.name}.{os.getpid()}.tmp")
     try:
+        path.parent.mkdir(parents=True, exist_ok=True)
         with temporary.open("wb") as file:
             yield file
             file.flush()
@@ -32,7 +32,8 @@ def replacing(path: Path) -> Iterator[BinaryIO]:
     except OSError as error:
         raise CampError(f"Could not write {path}: {error.strerror or error}.") from error
     finally:
-        temporary.unlink(missing_ok=True)
+        with contextlib.suppress(OSError):
+            temporary.unlink(missing_ok=True)
 
 
 def write_text(path: Path, text: str) -> None:

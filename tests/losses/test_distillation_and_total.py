@@ -5,7 +5,7 @@ import math
 import pytest
 import torch
 
-from camp.losses import balanced, camp_total, distilled, projected_distillation
+from camp.losses import balanced, distilled, projected_distillation
 
 
 def pair(rows: int = 4, dim: int = 3) -> tuple[torch.Tensor, torch.Tensor]:
@@ -50,15 +50,12 @@ def test_distillation_refuses() -> None:
 
 def test_total() -> None:
     ssl, sl, kd = torch.tensor(2.0), torch.tensor(3.0), torch.tensor(5.0)
-    assert camp_total(ssl, sl, kd, 0.5, 0.35).item() == pytest.approx(
-        (1 - 0.5) * ((1 - 0.35) * 2 + 0.35 * 3) + 0.5 * 5
-    )
-    assert distilled(balanced(ssl, sl, 0.35), kd, 0.5) == camp_total(ssl, sl, kd, 0.5, 0.35)
-    assert camp_total(ssl, sl, None, 0.5, 0.35).item() == pytest.approx((1 - 0.35) * 2 + 0.35 * 3)
+    total = distilled(balanced(ssl, sl, beta=0.35), kd, alpha=0.2)
+    assert total.item() == pytest.approx((1 - 0.2) * ((1 - 0.35) * 2 + 0.35 * 3) + 0.2 * 5)
 
 
 @pytest.mark.parametrize(("alpha", "beta"), [(-0.1, 0.5), (1.1, 0.5), (0.5, -0.1), (0.5, math.nan)])
 def test_weights_are_shares(alpha: float, beta: float) -> None:
     one = torch.tensor(1.0)
     with pytest.raises(ValueError, match="between 0 and 1"):
-        camp_total(one, one, one, alpha, beta)
+        distilled(balanced(one, one, beta), one, alpha)

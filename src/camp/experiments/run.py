@@ -21,8 +21,8 @@ from camp.backbones.base import Backbone
 from camp.errors import CampError
 from camp.evaluation.after_task import Evaluator
 from camp.experiments.checkpoint import load_checkpoint, save_checkpoint
+from camp.experiments.records import category_records, described, predictions_csv, task_record
 from camp.experiments.settings import RunSettings, from_dict, to_dict
-from camp.experiments.thumbnails import save_thumbnails
 from camp.files import append_json_line, read_json, read_json_lines, write_json, write_text
 from camp.methods import method_info
 from camp.methods.base import Method
@@ -190,7 +190,8 @@ class Run:
         for t in range(first_task, len(stream)):
             self._learn(method, stream[t][0], first_epoch if t == first_task else None)
             with self.clock.of("evaluate"):
-                self._evaluate(method, stream[: t + 1], backbone)
+                self._evaluate(method, stream[: t + 1])
+            self._write_results()  # again, now that the evaluation's time is known
             self._checkpoint(method, t + 1, None)
         return self.results
 
@@ -282,7 +283,8 @@ class Run:
         state, values = saved
         task, epoch = values["task"], values["epoch"]
         under_way = stream[task][0] if epoch is not None else None
-        method.load(state, under_way, stream[0][0].views)
+        with self.progress.track("Taking up the checkpoint", 1):
+            method.load(state, under_way, stream[0][0].views)
         self.evaluator = Evaluator.restored(values["evaluator"])
         self.records, self.categories = values["records"], values["categories"]
         for phase, seconds in values["seconds"].items():
@@ -325,119 +327,50 @@ class Run:
         with self.clock.of("discover"):
             method.finish_task(self.progress)
 
-    def _evaluate(self, method: Method, seen: list[tuple[Task, TaskTruth]], backbone: Backbone) -> None:
+    def _evaluate(self, method: Method, seen: list[tuple[Task, TaskTruth]]) -> None:
         """Measure, and write results.json, the predictions and a few pictures of what was discovered."""
         task, truth = seen[-1]
+        truths = [truth for _, truth in seen]
         measured = self.evaluator.after_task(method, seen, self.progress)
-        plan = self.split.tasks[task.index]
-        names = truth.class_names
-        self.records.append(
-            {
-                "task": task.index,
-                "known": [names[c] for c in truth.known],
-                "novel": [names[c] for c in truth.novel],
-                "labelled": len(plan.labelled),
-                "unlabelled": len(plan.unlabelled),
-                "test": len(plan.test),
-                "novel_true": len(truth.novel),
-                "novel_used": method.found.get("n_novel", 0),
-                "curve": method.found.get("curve"),
-                **{p: measured[p] for p in ("agnostic", "aware", "test_hungarian", "upper_bound", "drift")},
-            }
+        class_of = self.evaluator.class_of_category
+        self.records.append(task_record(method, self.split.tasks[task.index], truth, measured))
+        self.categories += category_records(method, task, truth, class_of, self.dataset, self.out)
+        self.results = {
+            "format": 1,
+            "name": str(self.out),
+            "command": self.command,
+            **described(self.settings, self.backbone),
+            "notes": self._notes(),
+            "tasks_planned": len(self.split.tasks),
+            "tasks": self.records,
+            **{key: measured[key] for key in ("summary", "confusion", "map")},
+            "categories": self.categories,
+        }
+        self._write_results()
+        write_text(
+            self.out / "predictions.csv", predictions_csv(method, truths, measured["predictions"], class_of)
         )
-        self._describe_categories(method, task, truth)
-        self._write_results(measured, backbone)
-        self._write_predictions(method, [truth for _, truth in seen], measured["predictions"])
         final = measured["summary"]["agnostic"]["final"]
         shares = ", ".join(f"{name} {100 * v:.1f}" for name, v in final.items() if v is not None)
         self.progress.note(
             f"After task {task.index + 1} of {len(self.split.tasks)}: {shares} (% right, task not told)"
         )
 
-    def _describe_categories(self, method: Method, task: Task, truth: TaskTruth) -> None:
-        """What the report says of each category of this task, with pictures of the discovered ones."""
-        assigned = method.assigned().numpy()
-        names = truth.class_names
-        features = None
-        for position, category in enumerate(method.categories):
-            if category.task != task.index:
-                continue
-            class_ = self.evaluator.class_of_category[position]
-            members = np.flatnonzero(assigned == position)
-            pictures: list[str] = []
-            if category.label is None and method.centroids is not None and len(members):
-                if features is None:
-                    rows = torch.arange(len(task)).split(256)
-                    features = torch.cat([method.features(task.views.clean(r)) for r in rows])
-                far = (features[members] - method.centroids[position].cpu()).norm(dim=1)
-                nearest = [truth.train_keys[members[i]] for i in far.argsort()[:6].tolist()]
-                pictures = save_thumbnails(self.dataset, nearest, self.out, str(category.id))
-            known = category.label is not None
-            self.categories.append(
-                {
-                    "id": category.id,
-                    "task": category.task,
-                    "kind": "known" if known else "novel",
-                    "name": names[class_] if known else f"category {category.id}",
-                    "matched": names[class_] if class_ >= 0 else None,
-                    "size": category.size,
-                    "purity": float((truth.train_classes[members] == class_).mean())
-                    if len(members)
-                    else None,
-                    "pictures": pictures,
-                }
-            )
-
-    def _write_results(self, measured: dict[str, Any], backbone: Backbone) -> None:
-        settings = self.settings
-        total = sum(self.clock.seconds.values())
-        notes = [backbone.note] if backbone.note else []
+    def _notes(self) -> list[str]:
+        """What a reader of the results has to know."""
+        notes = [self.backbone.note] if self.backbone.note else []
         skipped = self.out / "skipped.csv"
         if skipped.exists():
             with skipped.open(encoding="utf-8", newline="") as file:
                 count = len(list(csv.DictReader(file)))
             notes.append(f"{count} pictures could not be read and were left out.")
-        fresh = settings.views.views == "fresh" or backbone.trunk is None
-        self.results = {
-            "format": 1,
-            "name": str(self.out),
-            "command": self.command,
-            "method": settings.method,
-            "dataset": settings.data.dataset,
-            "dataset_title": dataset_info(settings.data.dataset).title,
-            "backbone": backbone.name,
-            "seed": settings.seed,
-            "exemplars": getattr(settings.settings, "exemplars", 0),
-            "k": settings.data.k,
-            "resolution": backbone.resolution,
-            "views": None if fresh else settings.views.augmentations,
-            "epochs": settings.settings.training.epochs,
-            "settings": to_dict(settings),
-            "seconds": {"total": total, **self.clock.seconds},
-            "notes": notes,
-            "tasks_planned": len(self.split.tasks),
-            "tasks": self.records,
-            **{key: measured[key] for key in ("summary", "confusion", "map")},
-            "categories": self.categories,
-        }
-        write_json(self.out / "results.json", self.results)
+        return notes
 
-    def _write_predictions(
-        self, method: Method, truths: list[TaskTruth], predictions: list[np.ndarray]
-    ) -> None:
-        """predictions.csv: what the present model says of every test picture so far."""
-        text = io.StringIO()
-        rows = csv.writer(text)
-        rows.writerow(["picture", "task", "class", "category", "predicted", "right"])
-        for truth, predicted in zip(truths, predictions):
-            for key, class_, position in zip(truth.test_keys, truth.test_classes, predicted):
-                answer = self.evaluator.class_of_category[position]
-                name = truth.class_names[answer] if answer >= 0 else ""
-                category = method.categories[position].id
-                rows.writerow(
-                    [key, truth.index, truth.class_names[class_], category, name, int(answer == class_)]
-                )
-        write_text(self.out / "predictions.csv", text.getvalue())
+    def _write_results(self) -> None:
+        """results.json with the time spent so far."""
+        seconds = self.clock.seconds
+        self.results["seconds"] = {"total": sum(seconds.values()), **seconds}
+        write_json(self.out / "results.json", self.results)
 
     def _checkpoint(self, method: Method, task: int, epoch: int | None) -> None:
         """`task` and `epoch` are the next to be done; no epoch means between tasks."""

@@ -6,11 +6,10 @@ from camp.losses.projected_distillation import projected_distillation
 from camp.losses.pseudo_label import pseudo_label, teacher_temperature
 from camp.losses.simclr import simclr
 from camp.losses.supcon import supcon
-from camp.losses.total import balanced, camp_total, distilled
+from camp.losses.total import balanced, distilled
 
 __all__ = [
     "balanced",
-    "camp_total",
     "cross_entropy",
     "distilled",
     "mean_entropy",

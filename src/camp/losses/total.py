@@ -30,9 +30,3 @@ def distilled(new: Number, kd: Number, alpha: float) -> Number:
     if not 0 <= alpha <= 1:
         raise ValueError(f"alpha is a share between 0 and 1, not {alpha}")
     return (1 - alpha) * new + alpha * kd
-
-
-def camp_total(ssl: Tensor, sl: Tensor, kd: Tensor | None, alpha: float, beta: float) -> Tensor:
-    """The whole of L. In the first task there is nothing to distil: `kd` is None and 1 - alpha falls away."""
-    new = balanced(ssl, sl, beta)
-    return new if kd is None else distilled(new, kd, alpha)

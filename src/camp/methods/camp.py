@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from typing import Literal
 
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 
 from camp.adapters import AdapterSettings
 from camp.backbones.base import Backbone
@@ -27,7 +27,7 @@ from camp.losses import (
 )
 from camp.methods.centroid_method import CentroidMethod, Composition
 from camp.methods.heads import Prototypes, camp_projector
-from camp.methods.phase1 import Distillation
+from camp.methods.phase1 import Distillation, Objective
 from camp.methods.settings import Discovery, Training, check_positive, check_share
 
 
@@ -77,7 +77,7 @@ class CampSettings:
             )
 
 
-class CampObjective(nn.Module):
+class CampObjective(Objective):
     """(1 - beta) L_SSL + beta L_SL, with the projector g and K prototypes of one task."""
 
     def __init__(self, settings: CampSettings, dim: int, prototypes: int, generator: torch.Generator) -> None:

@@ -18,7 +18,7 @@ from camp.clustering.semi_supervised_kmeans import semi_supervised_kmeans
 from camp.distillers import make_distiller
 from camp.methods.base import Category, Drift, State
 from camp.methods.memory import Memory
-from camp.methods.phase1 import Distillation, OldFeatures, Phase1, clean_features, frozen_copy
+from camp.methods.phase1 import Distillation, Objective, OldFeatures, Phase1, clean_features, frozen_copy
 from camp.methods.settings import Discovery, Training
 from camp.progress import Progress
 from camp.seeds import generator
@@ -34,7 +34,7 @@ _FRESH_PAIRS = 4
 class Composition:
     """The parts of a centroid method."""
 
-    objective: Callable[[int, int, torch.Generator], nn.Module]
+    objective: Callable[[int, int, torch.Generator], Objective]
     """(D, K, generator) -> the objective with fresh heads, for K prototypes."""
     training: Training
     distiller: Literal["none", "fd", "linear", "mlp", "trex"]

@@ -9,14 +9,14 @@ to earlier tasks: old centroids stay where they were while the features move on.
 from dataclasses import dataclass, field
 
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 
 from camp.adapters import AdapterSettings
 from camp.backbones.base import Backbone
 from camp.losses import balanced, simclr, supcon
 from camp.methods.centroid_method import CentroidMethod, Composition
 from camp.methods.heads import gcd_projector
-from camp.methods.phase1 import Distillation
+from camp.methods.phase1 import Distillation, Objective
 from camp.methods.settings import Discovery, Training, check_positive, check_share
 
 
@@ -42,7 +42,7 @@ class GcdSettings:
         check_positive("projector_width", self.projector_width)
 
 
-class GcdObjective(nn.Module):
+class GcdObjective(Objective):
     """SimCLR on the pictures of the task, SupCon on the labelled ones, with two heads."""
 
     def __init__(self, settings: GcdSettings, dim: int, generator: torch.Generator) -> None:

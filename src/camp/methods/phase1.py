@@ -4,10 +4,11 @@ L = (1 - alpha) * L_objective + alpha * L_KD      from the second task on,  L_ob
 """
 
 import copy
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
-from typing import Literal, Protocol
+from typing import Literal
 
 import torch
 from torch import Tensor, nn
@@ -24,10 +25,11 @@ _TABLE_BYTES = 2**30
 _FORWARD_BATCH = 256
 
 
-class Objective(Protocol):
-    """The part of the loss that is a method's own; an nn.Module with the method's heads."""
+class Objective(nn.Module, ABC):
+    """The part of the loss that is a method's own, with the method's heads."""
 
-    def __call__(self, z: Tensor, own: int, labels: Tensor, epoch: int) -> dict[str, Tensor]:
+    @abstractmethod
+    def forward(self, z: Tensor, own: int, labels: Tensor, epoch: int) -> dict[str, Tensor]:
         """Terms of the loss by name, `loss` among them.
 
         z (2, B, D) are features of two views: first `own` pictures of the task, taken as unlabelled, then
@@ -82,7 +84,7 @@ class Phase1:
         self,
         *,
         tip: nn.Module,
-        objective: nn.Module,
+        objective: Objective,
         distiller: nn.Module | None,
         distillation: Distillation,
         settings: Training,

@@ -78,10 +78,11 @@ def fill(
         title = f"Trunk {backbone.name}" if backbone.trunk is not None else "Pictures"
         with progress.track(title, sum(per_picture.values())) as bar:
             for keys_done, faults, batch in _blocks(bank, backbone, dataset, digests, wanted, with_augmented):
-                bad.update(faults)
+                if faults:  # files of the same bytes (empty ones, say) are decoded once and are all bad
+                    why = {digests[key]: fault for key, fault in faults.items()}
+                    bad.update({key: why[digest] for key, digest in digests.items() if digest in why})
                 for key in faults:
                     bar.advance(per_picture[key])
-                    digests.pop(key, None)
                 if keys_done:
                     views = _write(bank, [digests[key] for key in keys_done], batch)
                     made += views
@@ -166,7 +167,6 @@ def _blocks(
     trunk = backbone.trunk
     if on_cpu and isinstance(trunk, OnnxEngine):
         trunk = trunk.on_one_core()
-    digests = dict(digests)  # the caller takes faults out of his while blocks are made ahead
 
     def decoded(key: str) -> np.ndarray | str:
         try:
