@@ -22,8 +22,11 @@ from camp.files import read_json, write_json
 
 DIGEST_BYTES = 16
 _ENTRY = np.dtype([("digest", "u1", DIGEST_BYTES), ("crc", "<u4")])
-_RESIDENT_BYTES = 512 * 2**20
-"""Bytes read through the map before its pages are handed back: the page cache keeps them, our memory does not."""
+_RESIDENT_BYTES = 128 * 2**20
+"""Bytes read through the map before its pages are handed back: the page cache keeps them, our memory does not.
+
+Pages come in large folios, so a batch of scattered records makes several times its own size resident.
+"""
 
 
 @dataclass(frozen=True)
