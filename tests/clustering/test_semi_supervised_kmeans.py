@@ -6,6 +6,7 @@ import pytest
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from sklearn import cluster
 
 from camp.clustering import semi_supervised_kmeans as module
 from camp.clustering.semi_supervised_kmeans import KMeans, semi_supervised_kmeans
@@ -79,6 +80,15 @@ def test_float32_is_no_worse_than_the_plain_way_in_float64() -> None:
     x, labels, _ = mixture(n=1000, dim=20, known=6, novel=4, noise=1.5)
     found = semi_supervised_kmeans(x.float(), labels, 4, n_init=10, generator=draw(5))
     assert found.inertia <= plain(x, labels, 4, 10, 5)[0] * (1 + 1e-5)
+
+
+def test_without_labels_it_is_scikit_learns_k_means() -> None:
+    x, *_ = mixture(known=0, novel=5, noise=0.5)
+    found = semi_supervised_kmeans(x, torch.full((len(x),), -1), 5, n_init=30, generator=draw())
+    theirs = cluster.KMeans(5, n_init=30, random_state=0).fit(x.numpy())
+    assert found.inertia == pytest.approx(theirs.inertia_, rel=1e-5)
+    pairs = set(zip(found.assignments.tolist(), theirs.labels_.tolist()))
+    assert len(pairs) == 5  # the same partition under other numbers
 
 
 def check(found: KMeans, x: torch.Tensor, labels: torch.Tensor, n_novel: int) -> None:

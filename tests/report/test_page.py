@@ -179,7 +179,12 @@ def test_only_pictures_inside_the_folder_are_embedded(tmp_path: Path) -> None:
 def test_losses_that_are_not_numbers_are_left_out(tmp_path: Path) -> None:
     folder = make_run(tmp_path / "a", epochs=3, pictures=0)
     append_json_line(folder / "metrics.jsonl", {"task": 3, "epoch": 3, "loss": float("nan"), "note": "odd"})
-    read(render_page([load_run(folder)]))
+    page = render_page([load_run(folder)])
+    read(page)
+    drawn = re.findall(r'(?:d|points|x|y|cx|cy)="([^"]*)"', page)
+    assert drawn
+    assert not any("nan" in place for place in drawn)
+    assert "odd" not in page
 
 
 def test_page_is_written_whole(tmp_path: Path) -> None:

@@ -89,6 +89,17 @@ def test_bad_pictures_are_named_and_left_out(tmp_path: Path, backbone: Backbone,
     assert len(bank.augmented) == 12
 
 
+def test_bad_files_of_the_same_bytes_are_all_bad(
+    tmp_path: Path, backbone: Backbone, dataset: Dataset
+) -> None:
+    names = ["train/heron/empty.png", "train/wren/empty.png"]
+    for name in names:
+        (tmp_path / "pictures" / name).write_bytes(b"")
+    _, outcome = filled(tmp_path / "bank", backbone, load_dataset("folder", tmp_path / "pictures"))
+    assert sorted(outcome.bad) == ["train/heron/broken.png", *names]
+    assert not set(names) & set(outcome.digests)
+
+
 def test_an_interrupted_bank_ends_up_the_same(tmp_path: Path, backbone: Backbone, dataset: Dataset) -> None:
     whole, _ = filled(tmp_path / "whole", backbone, dataset)
     trunk, calls = backbone.trunk, iter(range(100))
