@@ -14,11 +14,12 @@ from camp.backbones.base import Backbone, Field, fingerprint_of
 from camp.backbones.residual_mlp import ResidualMlp
 from camp.distillers import make_distiller
 from camp.methods import phase1
-from camp.methods.camp import CampObjective, CampSettings
+from camp.methods.camp import CampSettings
 from camp.methods.gcd import GcdObjective, GcdSettings
 from camp.methods.phase1 import Distillation, OldFeatures, Phase1, frozen_copy
 from camp.methods.schedule import learning_rate
 from camp.methods.settings import Training
+from camp.methods.simgcd_objective import SimgcdObjective
 from camp.progress import Progress
 from camp.streams.datasets import load_dataset
 from camp.views.bank import Bank, BankSpec, BankViews
@@ -295,7 +296,7 @@ def assert_same(phase: Phase1, expected: Parameters, before: Parameters) -> None
 def test_camp_in_the_first_task_is_its_equations(digits: Any, epoch: int) -> None:
     settings = CampSettings(projector_width=8, simclr_temperature=0.7, entropy_weight=1.5, beta=0.3)
     views = digits(Recording)
-    phase = make_phase1(views, CampObjective(settings, DIM, 5, generator()))
+    phase = make_phase1(views, SimgcdObjective(settings, DIM, 5, generator()))
     before = parameters_of(phase)
     phase.epoch(epoch)
     tau_t = {0: 0.07, 1: 0.055}[epoch]
@@ -316,7 +317,7 @@ def test_camp_in_a_later_task_distils_all_views(digits: Any, monkeypatch: pytest
     views, old_tip = digits(Recording), frozen_copy(tip(5))
     phase = make_phase1(
         views,
-        CampObjective(settings, DIM, 5, generator()),
+        SimgcdObjective(settings, DIM, 5, generator()),
         distiller=make_distiller("mlp", DIM, generator(1)).double(),
         distillation=Distillation(alpha, "mse", "all", "mean"),
         old=OldFeatures(old_tip, views, DIM, QUIET),
@@ -393,7 +394,7 @@ def test_the_old_tip_stays_as_it_was(digits: Any, monkeypatch: pytest.MonkeyPatc
     old_tip = frozen_copy(student)
     phase = make_phase1(
         views,
-        CampObjective(CampSettings(projector_width=8), DIM, 5, generator()),
+        SimgcdObjective(CampSettings(projector_width=8), DIM, 5, generator()),
         tip=student,
         distiller=make_distiller("mlp", DIM, generator(1)).double(),
         old=OldFeatures(old_tip, views, DIM, QUIET),
@@ -412,11 +413,11 @@ def test_the_old_tip_stays_as_it_was(digits: Any, monkeypatch: pytest.MonkeyPatc
     ],
 )
 def test_an_ablation_removes_exactly_its_terms(switches: dict[str, bool], gone: set[str]) -> None:
-    full, part = CampSettings(projector_width=8), CampSettings(projector_width=8, **switches)
+    settings = CampSettings(projector_width=8)
     z = torch.randn(2, 7, DIM, generator=generator(4))
     labels = torch.tensor([0, 2, 2])
-    terms = CampObjective(full, DIM, 5, generator())(z, 4, labels, 0)
-    left = CampObjective(part, DIM, 5, generator())(z, 4, labels, 0)
+    terms = SimgcdObjective(settings, DIM, 5, generator())(z, 4, labels, 0)
+    left = SimgcdObjective(settings, DIM, 5, generator(), **switches)(z, 4, labels, 0)
     assert terms.keys() - left.keys() == gone
     for name in left.keys() - {"loss"}:
         assert torch.equal(left[name], terms[name])
@@ -433,7 +434,7 @@ def test_without_a_distiller_nothing_is_distilled(digits: Any, monkeypatch: pyte
     for distiller in (None, make_distiller("mlp", DIM, generator(1)).double()):
         phase = make_phase1(
             views,
-            CampObjective(CampSettings(projector_width=8), DIM, 5, generator()),
+            SimgcdObjective(CampSettings(projector_width=8), DIM, 5, generator()),
             distiller=distiller,
             old=OldFeatures(frozen_copy(tip(5)), views, DIM, QUIET),
             settings=Training(epochs=10, batch_size=OWN),
@@ -450,7 +451,7 @@ def test_without_a_distiller_nothing_is_distilled(digits: Any, monkeypatch: pyte
 def test_labelled_pictures_come_round_in_turn(digits: Any) -> None:
     """Each step takes a labelled batch; none comes again before all have come, exemplars among them."""
     views = digits(Recording)
-    phase = make_phase1(views, CampObjective(CampSettings(projector_width=8), DIM, 5, generator()))
+    phase = make_phase1(views, SimgcdObjective(CampSettings(projector_width=8), DIM, 5, generator()))
     phase.epoch(0)
     labelled = (LABELS >= 0).nonzero()[:, 0].tolist()
     own, beside = [], []
@@ -467,7 +468,7 @@ def test_labelled_pictures_come_round_in_turn(digits: Any) -> None:
 
 def test_two_different_views_of_each_picture(digits: Any) -> None:
     views = digits(Recording)
-    phase = make_phase1(views, CampObjective(CampSettings(projector_width=8), DIM, 5, generator()))
+    phase = make_phase1(views, SimgcdObjective(CampSettings(projector_width=8), DIM, 5, generator()))
     phase.epoch(0)
     first = [ids.clone() for _, ids in views.asked]
     assert all((ids[0] != ids[1]).all() for ids in first)
@@ -479,7 +480,7 @@ def test_two_different_views_of_each_picture(digits: Any) -> None:
 def test_prefetching_changes_nothing(digits: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     def trained() -> tuple[list[Any], Parameters, dict[str, float]]:
         views = digits(Recording)
-        phase = make_phase1(views, CampObjective(CampSettings(projector_width=8), DIM, 5, generator()))
+        phase = make_phase1(views, SimgcdObjective(CampSettings(projector_width=8), DIM, 5, generator()))
         terms = phase.epoch(0)
         return [(a.tolist(), b.tolist()) for a, b in views.asked], parameters_of(phase), terms
 
@@ -499,7 +500,9 @@ def test_an_error_while_fetching_ahead_is_raised(digits: Any) -> None:
         def augmented(self, rows: Tensor, ids: Tensor) -> Batch:
             raise OSError("the disk is gone")
 
-    phase = make_phase1(digits(Failing), CampObjective(CampSettings(projector_width=8), DIM, 5, generator()))
+    phase = make_phase1(
+        digits(Failing), SimgcdObjective(CampSettings(projector_width=8), DIM, 5, generator())
+    )
     with pytest.raises(OSError, match="the disk is gone"):
         phase.epoch(0)
 
@@ -535,7 +538,7 @@ def test_state_brings_heads_and_moments_back(digits: Any) -> None:
     def fresh(network: nn.Module) -> Phase1:
         return make_phase1(
             digits(BankViews),
-            CampObjective(CampSettings(projector_width=8), DIM, 5, generator()),
+            SimgcdObjective(CampSettings(projector_width=8), DIM, 5, generator()),
             tip=network,
         )
 

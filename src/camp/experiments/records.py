@@ -9,6 +9,7 @@ import numpy as np
 import torch
 
 from camp.backbones.base import Backbone
+from camp.evaluation.after_task import PROTOCOLS
 from camp.experiments.settings import RunSettings, to_dict
 from camp.experiments.thumbnails import save_thumbnails
 from camp.methods.base import Method
@@ -21,7 +22,7 @@ _PICTURES = 6
 """Shown of each discovered category: those nearest to its centroid."""
 
 
-def described(settings: RunSettings, backbone: Backbone) -> dict[str, Any]:
+def described(settings: RunSettings, backbone: Backbone, epochs: int) -> dict[str, Any]:
     """What was run, for a reader who compares runs."""
     fresh = settings.views.views == "fresh" or backbone.trunk is None
     return {
@@ -34,7 +35,7 @@ def described(settings: RunSettings, backbone: Backbone) -> dict[str, Any]:
         "k": settings.data.k,
         "resolution": backbone.resolution,
         "views": None if fresh else settings.views.augmentations,
-        "epochs": settings.settings.training.epochs,
+        "epochs": epochs,
         "settings": to_dict(settings),
     }
 
@@ -54,7 +55,7 @@ def task_record(
         "novel_true": len(truth.novel),
         "novel_used": method.found.get("n_novel", 0),
         "curve": method.found.get("curve"),
-        **{p: measured[p] for p in ("agnostic", "aware", "test_hungarian", "upper_bound", "drift")},
+        **{name: measured[name] for name in (*PROTOCOLS, "drift") if name in measured},
     }
 
 
@@ -90,11 +91,12 @@ def category_records(
 
 
 def _most_typical(method: Method, task: Task, members: np.ndarray, position: int) -> list[int]:
-    """Rows of the members nearest to their centroid."""
-    if method.centroids is None or not len(members):
+    """Rows of the members nearest to their centroid, or to their mean where a method has no centroids."""
+    if not len(members):
         return []
     features = method.features(task.views.clean(torch.from_numpy(members)))
-    far = (features - method.centroids[position].cpu()).norm(dim=1)
+    centroid = features.mean(dim=0) if method.centroids is None else method.centroids[position].cpu()
+    far = (features - centroid).norm(dim=1)
     return [int(members[i]) for i in far.argsort()[:_PICTURES].tolist()]
 
 

@@ -43,15 +43,10 @@ CHECKPOINT_SECONDS = 20.0
 
 def start(settings: RunSettings, out: Path, progress: Progress, command: str = "") -> dict[str, Any]:
     """Begin a run in the new folder `out` and see it through; returns its results."""
-    _check_free(out)
+    check_free(out)
     run = Run(settings, out, progress, command)
     run.prepare()
-    try:
-        out.mkdir(parents=True, exist_ok=True)
-    except OSError as error:
-        raise CampError(f"The folder {out} could not be made ({error.strerror or error}).") from error
-    with _alone_in(out):
-        _check_free(out)  # another process may have been faster
+    with new_folder(out):
         write_json(
             out / "config.json",
             {"format": 1, "version": __version__, "command": command, "settings": to_dict(settings)},
@@ -62,7 +57,7 @@ def start(settings: RunSettings, out: Path, progress: Progress, command: str = "
 def resume(out: Path, progress: Progress) -> dict[str, Any]:
     """Go on with the run in `out` from wherever it was stopped; a finished run is left as it is."""
     settings, command = read_config(out)
-    with _alone_in(out):
+    with alone_in(out):
         run = Run(settings, out, progress, command)
         finished = run.finished()
         if finished is not None:
@@ -82,16 +77,28 @@ def read_config(out: Path) -> tuple[RunSettings, str]:
     return from_dict(config["settings"]), config.get("command", "")
 
 
-def _check_free(out: Path) -> None:
-    """Refuse a folder that holds a run."""
-    if (out / "config.json").exists():
+def check_free(out: Path) -> None:
+    """Refuse a folder that holds a run, or several."""
+    if (out / "config.json").exists() or (out / "several.json").exists():
         raise CampError(
             f"{out} already holds a run: continue it with --resume {out}, or choose another --out."
         )
 
 
 @contextlib.contextmanager
-def _alone_in(out: Path) -> Iterator[None]:
+def new_folder(out: Path) -> Iterator[None]:
+    """Make the folder `out` and hold its lock; one that holds a run already is refused."""
+    try:
+        out.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise CampError(f"The folder {out} could not be made ({error.strerror or error}).") from error
+    with alone_in(out):
+        check_free(out)  # another process may have been faster
+        yield
+
+
+@contextlib.contextmanager
+def alone_in(out: Path) -> Iterator[None]:
     """Hold the folder's lock: two processes in one folder would spoil it."""
     lock = FileLock(out / ".lock")
     try:
@@ -339,7 +346,7 @@ class Run:
             "format": 1,
             "name": str(self.out),
             "command": self.command,
-            **described(self.settings, self.backbone),
+            **described(self.settings, self.backbone, method.epochs),
             "notes": self._notes(),
             "tasks_planned": len(self.split.tasks),
             "tasks": self.records,

@@ -28,12 +28,24 @@ class MethodInfo:
 
 
 METHODS = {
+    "frozen": MethodInfo(
+        "no training: the yardstick", "camp.methods.frozen", "FrozenSettings", "make_frozen"
+    ),
     "camp": MethodInfo(
         "projected distillation and centroid adaptation", "camp.methods.camp", "CampSettings", "make_camp"
     ),
     "gcd": MethodInfo(
         "generalized category discovery, fine-tuned", "camp.methods.gcd", "GcdSettings", "make_gcd"
     ),
+    "gcd-ewc": MethodInfo(
+        "GCD with elastic weight consolidation", "camp.methods.gcd_ewc", "GcdEwcSettings", "make_gcd_ewc"
+    ),
+    "gcd-fd": MethodInfo(
+        "GCD with feature distillation", "camp.methods.gcd_fd", "GcdFdSettings", "make_gcd_fd"
+    ),
+    "gcd-er": MethodInfo("GCD with experience replay", "camp.methods.gcd_er", "GcdErSettings", "make_gcd_er"),
+    "pa": MethodInfo("proxy anchors", "camp.methods.pa", "PaSettings", "make_pa"),
+    "gm": MethodInfo("grow and merge", "camp.methods.gm", "GmSettings", "make_gm"),
 }
 
 

@@ -11,24 +11,14 @@ from dataclasses import dataclass, field
 from typing import Literal
 
 import torch
-from torch import Tensor
 
 from camp.adapters import AdapterSettings
 from camp.backbones.base import Backbone
 from camp.errors import CampError
-from camp.losses import (
-    balanced,
-    cross_entropy,
-    mean_entropy,
-    pseudo_label,
-    simclr,
-    supcon,
-    teacher_temperature,
-)
 from camp.methods.centroid_method import CentroidMethod, Composition
-from camp.methods.heads import Prototypes, camp_projector
-from camp.methods.phase1 import Distillation, Objective
-from camp.methods.settings import Discovery, Training, check_positive, check_share
+from camp.methods.phase1 import Distillation
+from camp.methods.settings import Discovery, Training, check_exemplars, check_positive, check_share
+from camp.methods.simgcd_objective import SimgcdObjective
 
 
 @dataclass(frozen=True)
@@ -69,48 +59,25 @@ class CampSettings:
         check_positive("simclr_temperature", self.simclr_temperature)
         check_positive("supcon_temperature", self.supcon_temperature)
         check_positive("projector_width", self.projector_width)
-        if self.exemplars < 0:
-            raise CampError(f"The number of exemplars can not be negative, and {self.exemplars} is.")
+        check_exemplars(self.exemplars)
         if not (self.supervised or self.self_supervised):
             raise CampError(
                 "CAMP without the supervised and the self-supervised loss has nothing to learn from."
             )
 
 
-class CampObjective(Objective):
-    """(1 - beta) L_SSL + beta L_SL, with the projector g and K prototypes of one task."""
-
-    def __init__(self, settings: CampSettings, dim: int, prototypes: int, generator: torch.Generator) -> None:
-        super().__init__()
-        self.settings = settings
-        self.projector = camp_projector(dim, settings.projector_width, generator)
-        self.prototypes = Prototypes(dim, prototypes, generator)
-
-    def forward(self, z: Tensor, own: int, labels: Tensor, epoch: int) -> dict[str, Tensor]:
-        """z (2, B, D); the pictures from `own` on have `labels`. The first ones count as unlabelled."""
-        s = self.settings
-        h = self.projector(z)
-        logits = self.prototypes(z)
-        terms: dict[str, Tensor] = {}
-        l_ssl = l_sl = z.new_zeros(())
-        if s.self_supervised:
-            terms["simclr"] = simclr(h, s.simclr_temperature)
-            terms["pseudo"] = pseudo_label(logits, teacher_temperature(epoch))
-            terms["entropy"] = mean_entropy(logits)
-            l_ssl = terms["simclr"] + terms["pseudo"] + s.entropy_weight * terms["entropy"]
-        if s.supervised:
-            terms["supcon"] = supcon(h[:, own:], labels, s.supcon_temperature)
-            terms["ce"] = cross_entropy(logits[:, own:], labels)
-            l_sl = terms["supcon"] + terms["ce"]
-        terms["loss"] = balanced(l_ssl, l_sl, s.beta)
-        return terms
-
-
 def make_camp(backbone: Backbone, settings: CampSettings, seed: int, device: torch.device) -> CentroidMethod:
     """CAMP as a composition: its objective, the projected distiller, the linear adapter."""
     alpha = settings.alpha if settings.alpha is not None else (0.1 if settings.exemplars else 0.5)
     parts = Composition(
-        objective=lambda dim, prototypes, generator: CampObjective(settings, dim, prototypes, generator),
+        objective=lambda sizes, generator: SimgcdObjective(
+            settings,
+            sizes.dim,
+            sizes.total,
+            generator,
+            supervised=settings.supervised,
+            self_supervised=settings.self_supervised,
+        ),
         training=settings.training,
         distiller=settings.distiller,
         distillation=Distillation(alpha, settings.distill_loss, data="all", views="mean"),

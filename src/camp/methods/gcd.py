@@ -11,12 +11,11 @@ from dataclasses import dataclass, field
 import torch
 from torch import Tensor
 
-from camp.adapters import AdapterSettings
 from camp.backbones.base import Backbone
 from camp.losses import balanced, simclr, supcon
 from camp.methods.centroid_method import CentroidMethod, Composition
 from camp.methods.heads import gcd_projector
-from camp.methods.phase1 import Distillation, Objective
+from camp.methods.phase1 import Objective
 from camp.methods.settings import Discovery, Training, check_positive, check_share
 
 
@@ -62,13 +61,8 @@ class GcdObjective(Objective):
 def make_gcd(backbone: Backbone, settings: GcdSettings, seed: int, device: torch.device) -> CentroidMethod:
     """GCD as a composition: its objective and nothing against forgetting."""
     parts = Composition(
-        objective=lambda dim, prototypes, generator: GcdObjective(settings, dim, generator),
+        objective=lambda sizes, generator: GcdObjective(settings, sizes.dim, generator),
         training=settings.training,
-        distiller="none",
-        distillation=Distillation(alpha=0.0, kind="mse", data="task", views="sum"),
         discovery=settings.discovery,
-        adapter="none",
-        adapter_settings=AdapterSettings(),
-        exemplars=0,
     )
     return CentroidMethod(backbone, parts, seed, device)

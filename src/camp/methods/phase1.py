@@ -28,6 +28,18 @@ _FORWARD_BATCH = 256
 class Objective(nn.Module, ABC):
     """The part of the loss that is a method's own, with the method's heads."""
 
+    lasting: bool = False
+    """Whether the heads go on from task to task instead of being made anew."""
+    rate: float = 1.0
+    """Learning rate of the heads as a multiple of the tip's."""
+
+    @torch.no_grad()
+    def inherit(self, heads: dict[str, Tensor]) -> None:
+        """Go on from the heads of the task before; rows that they did not have stay as they were made."""
+        own = self.state_dict()
+        for name, value in heads.items():
+            own[name][tuple(slice(0, n) for n in value.shape)] = value
+
     @abstractmethod
     def forward(self, z: Tensor, own: int, labels: Tensor, epoch: int) -> dict[str, Tensor]:
         """Terms of the loss by name, `loss` among them.
@@ -94,22 +106,33 @@ class Phase1:
         old: OldFeatures | None,
         device: torch.device,
         draws: tuple[object, ...],
+        penalty: Callable[[], Tensor] | None = None,
+        clipping: Literal["norm", "value"] = "norm",
     ) -> None:
         """`views` and `labels` (n + m,) are the task's n = `own` pictures, then m exemplars of earlier tasks.
 
-        `draws` names the randomness: (seed, task).
+        `draws` names the randomness: (seed, task). `penalty`, on the tip's parameters, is added to the loss.
+        `clipping` bounds the gradient's norm or each of its entries by `settings.clip`.
         """
         self.tip, self.objective, self.distiller = tip, objective.to(device), distiller
         self.distillation, self.settings = distillation, settings
         self.views, self.labels, self.own, self.old = views, labels, own, old
-        self.device, self.draws = device, draws
+        self.device, self.draws, self.penalty, self.clipping = device, draws, penalty, clipping
         if distiller is not None:
             distiller.to(device).train()
         self.labelled = (labels >= 0).nonzero()[:, 0]
-        modules = [tip, objective, *([distiller] if distiller is not None else [])]
-        self.parameters = [p for m in modules for p in m.parameters() if p.requires_grad]
+        rates = [
+            (tip, 1.0),
+            (objective, objective.rate),
+            *([(distiller, 1.0)] if distiller is not None else []),
+        ]
+        groups: list[dict[str, object]] = [
+            {"params": [p for p in module.parameters() if p.requires_grad], "rate": rate}
+            for module, rate in rates
+        ]
+        self.parameters = [p for module, _ in rates for p in module.parameters() if p.requires_grad]
         self.optimizer = torch.optim.AdamW(
-            self.parameters, lr=settings.learning_rate, weight_decay=settings.weight_decay, fused=True
+            groups, lr=settings.learning_rate, weight_decay=settings.weight_decay, fused=True
         )
         self.steps = -(-own // settings.batch_size)
 
@@ -119,7 +142,7 @@ class Phase1:
         sums: dict[str, Tensor] = {}
         for step, (rows, own, ids, batch) in enumerate(_one_ahead(self._batches(epoch))):
             for group in self.optimizer.param_groups:
-                group["lr"] = learning_rate(self.settings, epoch, step, self.steps)
+                group["lr"] = group["rate"] * learning_rate(self.settings, epoch, step, self.steps)
             terms = self._step(rows, own, ids, batch, epoch)
             for name, value in terms.items():
                 sums[name] = sums.get(name, torch.zeros(())) + value.detach().cpu()
@@ -132,11 +155,21 @@ class Phase1:
         if self.old is not None and self.distiller is not None:
             terms["kd"] = self._distil(z, self.old(rows, ids, batch).to(self.device), own)
             loss = terms["loss"] = distilled(loss, terms["kd"], self.distillation.alpha)
+        if self.penalty is not None:
+            terms["penalty"] = self.penalty()
+            loss = terms["loss"] = loss + terms["penalty"]
+        self._descend(loss)
+        return terms
+
+    def _descend(self, loss: Tensor) -> None:
+        """One step of the optimiser down the clipped gradient."""
         self.optimizer.zero_grad(set_to_none=True)
         loss.backward()
-        torch.nn.utils.clip_grad_norm_(self.parameters, self.settings.clip)
+        if self.clipping == "norm":
+            torch.nn.utils.clip_grad_norm_(self.parameters, self.settings.clip)
+        else:
+            torch.nn.utils.clip_grad_value_(self.parameters, self.settings.clip)
         self.optimizer.step()
-        return terms
 
     def _distil(self, z: Tensor, z_old: Tensor, own: int) -> Tensor:
         """L_KD of the step, for features z and z_old (2, B, D)."""

@@ -18,6 +18,16 @@ def check_positive(name: str, value: float) -> None:
         raise CampError(f"{name} must be above 0, and {value} is not.")
 
 
+def check_exemplars(value: int, least: int = 0) -> None:
+    """Refuse fewer exemplars than a method needs."""
+    if value < 0:
+        raise CampError(f"The number of exemplars can not be negative, and {value} is.")
+    if value < least:
+        raise CampError(
+            f"This method classifies by its exemplars and needs at least {least} of each category."
+        )
+
+
 @dataclass(frozen=True)
 class Training:
     """How the tip is trained in a task (phase 1)."""
@@ -31,7 +41,7 @@ class Training:
     warmup_steps: int = 100
     """Steps of linear warm-up, but never more than a tenth of all steps."""
     clip: float = 1.0
-    """Greatest global norm of the gradient."""
+    """Greatest global norm of the gradient (PA: greatest entry)."""
     weight_decay: float = 0.0
     """Of AdamW; the reference has a flag for it and never uses it."""
 
@@ -43,7 +53,7 @@ class Training:
                 f"Contrastive losses compare pictures, so a batch needs at least 2, not {self.batch_size}."
             )
         check_positive("The learning rate", self.learning_rate)
-        check_positive("clip, the greatest norm of the gradient,", self.clip)
+        check_positive("clip, the bound of the gradient,", self.clip)
         if self.warmup_steps < 0 or self.weight_decay < 0:
             raise CampError("The steps of warm-up and the weight decay can not be negative.")
 
