@@ -1,17 +1,17 @@
 """PA: proxy anchors (Kim et al., ICCV 2023), as the paper's supplement sets them up for GCCD.
 
     L_PA = 1/|P+| sum_{p in P+} log(1 + sum_{z in Z_p+} e^{-mu (s(z, p) - delta)})
-         + 1/|P|  sum_{p in P}  log(1 + sum_{z in Z_p-} e^{ mu (s(z, p) + delta)})      on the labelled pictures
-    L    = (1 - alpha) L_PA + alpha L_FD,   L_FD = |F^t(x) - F^{t-1}(x)|^2               on the task's pictures
+         + 1/|P|  sum_{p in P}  log(1 + sum_{z in Z_p-} e^{ mu (s(z, p) + delta)})    on the labelled pictures
+    L    = (1 - alpha) L_PA + alpha L_FD,   L_FD = |F^t(x) - F^{t-1}(x)|^2             on the task's pictures
 
 with mu = 32, delta = 0.1 and s the cosine, then semi-supervised k-means and the nearest centroid. Only known
 classes have proxies. They last: each task draws those of its new classes and goes on with the old ones, which
-exemplars keep in place. Proxies learn a hundred times faster than the tip, and it is each entry of the gradient
-that is bounded, not its norm.
+exemplars keep in place. Proxies learn a hundred times faster than the tip, and each entry of the gradient is
+bounded, not its norm.
 
-The reference shows the loss one weakly augmented view of each labelled picture. Here it is shown the two views
-that every method is shown, as 2B embeddings: the bank holds no third kind of view, and as the sum stands in a
-logarithm the second view adds at most log 2 to a term.
+The reference shows the loss one weakly augmented view of each labelled picture. Here it is shown the two
+views that every method is shown, as 2B embeddings: the bank holds no third kind of view, and as the sum
+stands in a logarithm the second view adds at most log 2 to a term.
 """
 
 from dataclasses import dataclass, field
@@ -48,7 +48,9 @@ class PaSettings:
         check_share("alpha", self.alpha)
         check_positive("scale", self.scale)
         if self.margin < 0:
-            raise CampError(f"margin widens the gap between classes and can not be negative, and {self.margin} is.")
+            raise CampError(
+                f"margin widens the gap between classes and can not be negative, and {self.margin} is."
+            )
         check_positive("proxy_rate", self.proxy_rate)
         check_exemplars(self.exemplars)
 
@@ -66,7 +68,8 @@ class PaObjective(Objective):
     def forward(self, z: Tensor, own: int, labels: Tensor, epoch: int) -> dict[str, Tensor]:
         """z (2, B, D); the pictures from `own` on have `labels`."""
         s = self.settings
-        return {"loss": proxy_anchor(z[:, own:], labels, self.proxies, s.scale, s.margin)}
+        l_pa = proxy_anchor(z[:, own:], labels, self.proxies, s.scale, s.margin)
+        return {"pa": l_pa, "loss": l_pa}
 
 
 def make_pa(backbone: Backbone, settings: PaSettings, seed: int, device: torch.device) -> CentroidMethod:
