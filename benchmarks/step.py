@@ -17,9 +17,10 @@ from camp.backbones import make_backbone
 from camp.backbones.base import Backbone
 from camp.backbones.settings import BackboneSettings
 from camp.distillers import make_distiller
-from camp.methods.camp import CampObjective, CampSettings
+from camp.methods.camp import CampSettings
 from camp.methods.phase1 import Distillation, OldFeatures, Phase1, frozen_copy
 from camp.methods.settings import Training
+from camp.methods.simgcd_objective import SimgcdObjective
 from camp.progress import Progress
 from camp.views.bank import Bank, BankSpec, BankViews
 from camp.views.settings import Augmentation, ViewSettings
@@ -53,7 +54,7 @@ def phase1(backbone: Backbone, views: BankViews, own: int, old: OldFeatures | No
     labels[:own] = -1
     return Phase1(
         tip=backbone.tip,
-        objective=CampObjective(CampSettings(), backbone.dim, 200, draw),
+        objective=SimgcdObjective(CampSettings(), backbone.dim, 200, draw),
         distiller=make_distiller("mlp", backbone.dim, draw),
         distillation=Distillation(0.5, "mse", "all", "mean"),
         settings=Training(),

@@ -10,6 +10,7 @@ from PIL import Image
 
 from camp import __version__, cli
 from camp.cli import main
+from camp.experiments.settings import option_names
 from camp.methods import METHODS
 from camp.streams.datasets import DATASETS
 
@@ -74,15 +75,21 @@ def test_help_of_a_method_shows_its_own_options(method: str, capsys: pytest.Capt
     assert main(["run", "--method", method, "--help"]) == 0
     shown = capsys.readouterr().out
     assert METHODS[method].title in " ".join(shown.split())
-    assert "--epochs" in shown
-    assert ("--adapter " in shown) == (method == "camp")
+    own = option_names(method, own=True)
+    for name in own:
+        assert f"--{name.replace('_', '-')} " in shown or f"--{name.replace('_', '-')}," in shown
+    assert ("--adapter " in shown) == ("adapter" in own)
 
 
 @pytest.mark.parametrize(
     ("words", "said"),
     [
         ("frobnicate", 'There is no command "frobnicate"; the commands are run, report'),
-        ("run --method nope --out out", 'There is no method "nope"; the methods are camp, gcd'),
+        ("run --method nope --out out", 'There is no method "nope"; the methods are frozen, camp, gcd'),
+        ("run --method camp,nope --out out", 'There is no method "nope"; the methods are frozen, camp, gcd'),
+        ("run --method camp,camp --out out", "--method names camp twice; once is enough."),
+        ("run --method camp,gcd --epocks 3 --out out", "None of camp, gcd has an option --epocks; did you mean --epochs?"),
+        ("run --method camp,gcd --dataset cub200 --out out", "data/cub200 does not exist;"),
         ("run --dataset nope --out out", "There is no data set 'nope'; known are digits"),
         ("run --dataset folder --data nowhere --out out", "nowhere does not exist;"),
         ("run --dataset cub200 --out out", "data/cub200 does not exist;"),
@@ -124,6 +131,7 @@ def test_help_of_a_method_shows_its_own_options(method: str, capsys: pytest.Capt
         ("report", "camp report needs at least one run folder."),
         ("report nowhere", "There is no run folder nowhere;"),
         ("report empty", "empty is not a run folder:"),
+        ("report empty --format page --published", "The paper's numbers stand beside ours in a table: add --format"),
         ("report empty --format csv", "empty is not a run folder:"),
         ("datasets gett digits", 'camp datasets does not know "gett";'),
         ("datasets get", "camp datasets get needs one name;"),
@@ -158,6 +166,9 @@ def test_a_mistake_is_one_sentence_and_leaves_nothing(
         ("run --method gcd --adapter linear --out out", "--adapter"),
         ("report --formt md somewhere", "--format"),
         ("report --format pdf somewhere", "latex"),
+        ("report --protocol agnostisch somewhere", "agnostic"),
+        ("run --method camp,gcd", "--out"),
+        ("run --method camp,gcd --epochs three --out out", "--epochs"),
         ("demo --output there", "--out"),
     ],
 )
@@ -205,6 +216,26 @@ def test_report_as_a_table(
     assert mark in shown
     assert main(["report", str(run), "--format", format, "--out", "table"]) == 0
     assert (here / "table").read_text() == shown
+
+
+def test_report_beside_the_paper(run: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["report", str(run), "--published"]) == 0
+    text = capsys.readouterr().out
+    assert text.split()[:4] == ["method", "exemplars", "all", "paper"]
+    assert main(["report", str(run), "--published", "--format", "md"]) == 0
+    assert capsys.readouterr().out.startswith(
+        "| method | exemplars | all | paper | known | paper | novel | paper |"
+    )
+
+
+def test_report_by_another_protocol(run: Path, here: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    tables = []
+    for protocol in ("agnostic", "task_hungarian"):
+        assert main(["report", str(run), "--format", "csv", "--protocol", protocol]) == 0
+        tables.append(capsys.readouterr().out)
+    assert tables[0] != tables[1]
+    assert main(["report", str(run), "--protocol", "aware", "--out", "page.html"]) == 0
+    assert "in another way, <i>Task told</i>" in (here / "page.html").read_text()
 
 
 def test_report_as_a_page_of_several_runs(run: Path, here: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -4,13 +4,18 @@ import shlex
 import sys
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Literal
 
 from camp.errors import CampError
+
+if TYPE_CHECKING:
+    from camp.experiments.several import Outcome
+    from camp.report.schema import Protocol
 
 HELP = """camp: continual category discovery
 
   camp run        one experiment: a data set, a backbone, a method    (camp run --help, camp run --resume FOLDER)
+                  or several on one bank: camp run --method camp,gcd --out FOLDER, camp run --method all ...
   camp report     page and tables from run folders, side by side      (camp report --help)
   camp datasets   what is known and present; camp datasets get NAME
   camp methods    the methods
@@ -49,53 +54,24 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 def run(words: list[str]) -> int:
-    """`camp run`: begin or resume an experiment."""
-    import dataclasses
-
-    import tyro
-
-    from camp.backbones.settings import BackboneSettings
-    from camp.experiments.settings import DataSettings, RunSettings
-    from camp.methods import METHODS, method_info
-    from camp.views.settings import ViewSettings
-
+    """`camp run`: begin or resume an experiment, or several that differ in their method."""
     if any(word.split("=")[0] == "--resume" for word in words):
         return _resume(words)
-    method = _value_of(words, "--method") or "camp"
-    settings = method_info(method).settings_class()
-    arg = tyro.conf.arg
-    fields: list[tuple[str, Any, Any]] = [
-        (
-            "out",
-            Annotated[str, arg(help="Folder of the run; it must not hold one yet.")],
-            dataclasses.field(),
-        ),
-        (
-            "method",
-            Annotated[str, arg(help=f"One of {', '.join(METHODS)}.")],
-            dataclasses.field(default="camp"),
-        ),
-        ("seed", Annotated[int, arg(help="Of everything random.")], dataclasses.field(default=0)),
-        ("quiet", Annotated[bool, arg(help="No progress.")], dataclasses.field(default=False)),
-        ("data", DataSettings, dataclasses.field(default_factory=DataSettings)),
-        ("backbone", BackboneSettings, dataclasses.field(default_factory=BackboneSettings)),
-        ("views", ViewSettings, dataclasses.field(default_factory=ViewSettings)),
-        ("settings", settings, dataclasses.field(default_factory=settings)),
-    ]
-    options: Any = tyro.cli(
-        dataclasses.make_dataclass("Run", fields),
-        args=words,
-        prog="camp run",
-        description=f"One experiment with {method}: {METHODS[method].title}. `camp run --resume FOLDER` goes on with one.",
-        config=(tyro.conf.OmitArgPrefixes,),
-    )
+    from camp.experiments.options import methods_named, parse
+
+    asked = parse(methods_named(_value_of(words, "--method") or "camp"), words)
     from camp.experiments.run import start
+    from camp.experiments.several import start_several
     from camp.progress import Progress
 
-    parts = {f.name: getattr(options, f.name) for f in dataclasses.fields(RunSettings)}
-    start(RunSettings(**parts), Path(options.out), Progress(options.quiet), _command("run", words))
-    _show([Path(options.out)], Path(options.out) / "report.html")
-    return 0
+    progress, command = Progress(asked.quiet), _command("run", words)
+    if len(asked.each) == 1:
+        start(asked.each[0], asked.out, progress, command)
+        _show([asked.out], asked.out / "report.html")
+        return 0
+    for remark in asked.remarks:
+        progress.note(remark)
+    return _show_several(start_several(asked.each, asked.out, progress, command), asked.out)
 
 
 def _resume(words: list[str]) -> int:
@@ -107,50 +83,63 @@ def _resume(words: list[str]) -> int:
     if others:
         raise CampError(f"A resumed run keeps its settings: leave out {' '.join(others)}.")
     from camp.experiments.run import resume
+    from camp.experiments.several import holds_several, resume_several
     from camp.progress import Progress
 
-    resume(Path(folder), Progress("--quiet" in words))
-    _show([Path(folder)], Path(folder) / "report.html")
+    out, progress = Path(folder), Progress("--quiet" in words)
+    if holds_several(out):
+        return _show_several(resume_several(out, progress), out)
+    resume(out, progress)
+    _show([out], out / "report.html")
     return 0
 
 
 def report(words: list[str]) -> int:
     """`camp report RUN...`: the page, or a table."""
-    from typing import Literal
-
     import tyro
+
+    from camp.report.schema import Protocol, load_runs
 
     def options(
         runs: Annotated[tuple[str, ...], tyro.conf.Positional],
         out: str | None = None,
-        format: Literal["page", "text", "md", "csv", "latex"] = "page",
-    ) -> tuple[tuple[str, ...], str | None, Literal["page", "text", "md", "csv", "latex"]]:
+        format: Literal["page", "text", "md", "csv", "latex"] | None = None,
+        protocol: Protocol = "agnostic",
+        published: bool = False,
+    ) -> int:
         """Page and tables from run folders, several runs side by side.
 
         Args:
-            runs: Folders of runs.
+            runs: Folders of runs, or of several runs made by one command.
             out: File to write; by default report.html in the first folder, and tables to the screen.
-            format: The HTML page, or a table as text, Markdown, CSV or LaTeX.
+            format: The HTML page (usually), or a table as text (usually with --published), Markdown, CSV or LaTeX.
+            protocol: How the table counts: task not told, told, or categories named by all or each task's test pictures.
+            published: A table with the numbers of the paper's Table 1 beside ours.
         """
-        return runs, out, format
+        if not runs:
+            raise CampError("camp report needs at least one run folder.")
+        folders = [Path(run) for run in runs]
+        if format is None:
+            format = "text" if published else "page"
+        if format == "page":
+            if published:
+                raise CampError(
+                    "The paper's numbers stand beside ours in a table: add --format md or another."
+                )
+            _show(folders, Path(out) if out else folders[0] / "report.html", protocol)
+            return 0
+        from camp.files import write_text
+        from camp.report.published import as_published
+        from camp.report.tables import as_table
 
-    runs, out, format = tyro.cli(options, args=words, prog="camp report")
-    folders = [Path(run) for run in runs]
-    if not folders:
-        raise CampError("camp report needs at least one run folder.")
-    if format == "page":
-        _show(folders, Path(out) if out else folders[0] / "report.html")
+        table = (as_published if published else as_table)(load_runs(folders), format, protocol)
+        if out:
+            write_text(Path(out), table + "\n")
+        else:
+            print(table)
         return 0
-    from camp.files import write_text
-    from camp.report.schema import load_run
-    from camp.report.tables import as_table
 
-    table = as_table([load_run(folder) for folder in folders], format)
-    if out:
-        write_text(Path(out), table + "\n")
-    else:
-        print(table)
-    return 0
+    return tyro.cli(options, args=words, prog="camp report")
 
 
 def datasets(words: list[str]) -> int:
@@ -221,17 +210,27 @@ def demo(words: list[str]) -> int:
     return 0
 
 
-def _show(folders: list[Path], page: Path) -> None:
-    """Write the page of some runs, print their table and where the page is."""
+def _show(folders: list[Path], page: Path, protocol: "Protocol" = "agnostic", by_task: bool = True) -> None:
+    """Write the page of some runs, print their tables and where the page is."""
     from camp.report.page import write_page
-    from camp.report.schema import load_run
+    from camp.report.schema import load_runs
     from camp.report.tables import as_table, as_task_table
 
-    runs = [load_run(folder) for folder in folders]
-    write_page(runs, page)
-    print(as_task_table(runs))
-    print(as_table(runs))
+    runs = load_runs(folders)
+    write_page(runs, page, protocol)
+    if by_task:
+        print(as_task_table(runs, protocol=protocol))
+    print(as_table(runs, protocol=protocol))
     print(f"\nThe page: {page.resolve()}")
+
+
+def _show_several(outcome: "Outcome", out: Path) -> int:
+    """One table and one page of the runs that finished; 2 if some did not, and why."""
+    if outcome.finished:
+        _show(outcome.finished, out / "report.html", by_task=False)
+    for method, error in outcome.failed.items():
+        print(f"camp: {method} did not finish: {error}", file=sys.stderr)
+    return 2 if outcome.failed else 0
 
 
 def _value_of(words: Sequence[str], option: str) -> str | None:

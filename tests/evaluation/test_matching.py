@@ -3,7 +3,7 @@ from itertools import permutations
 import numpy as np
 import pytest
 
-from camp.evaluation.matching import NO_CLASS, match_discovered, match_on_test
+from camp.evaluation.matching import NO_CLASS, match_discovered, match_on_test, match_task
 
 
 @pytest.mark.parametrize("seed", range(5))
@@ -58,3 +58,24 @@ def test_on_test_without_novel_classes_changes_nothing() -> None:
     kept = np.array([3, 4])
     assert match_on_test(np.array([0, 1, 0]), np.array([3, 4, 4]), kept).tolist() == [3, 4]
     assert kept.tolist() == [3, 4]
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_a_task_alone_gets_the_best_of_all_one_to_one_namings(seed: int) -> None:
+    """SimGCD's accuracy: the most pictures that any injection of this test set's classes into categories gets right."""
+    rng = np.random.default_rng(seed)
+    predicted, true = rng.integers(0, 5, 60), rng.choice([4, 8, 9], 60)
+    matched = match_task(predicted, true, 5)
+    best = 0
+    for taken in permutations(range(5), 3):  # the categories that stand for the classes 4, 8, 9
+        class_of = dict(zip(taken, [4, 8, 9]))
+        best = max(best, sum(class_of.get(p) == t for p, t in zip(predicted.tolist(), true.tolist())))
+    assert int((matched[predicted] == true).sum()) == best
+    named = matched[matched != NO_CLASS]
+    assert len(set(named.tolist())) == len(named)
+
+
+def test_a_task_alone_does_not_care_what_a_category_stands_for_elsewhere() -> None:
+    """Categories 0 and 1 swapped are right all the same; the third is predicted for nothing."""
+    assert match_task(np.array([1, 1, 0]), np.array([0, 0, 1]), 3).tolist() == [1, 0, NO_CLASS]
+    assert match_task(np.empty(0, dtype=int), np.empty(0, dtype=int), 2).tolist() == [NO_CLASS, NO_CLASS]

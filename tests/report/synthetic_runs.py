@@ -14,9 +14,10 @@ import numpy as np
 from PIL import Image, ImageDraw
 
 from camp.evaluation.accuracy import accuracy_row
+from camp.evaluation.after_task import PROTOCOLS
 from camp.evaluation.confusion import split_confusion
 from camp.evaluation.drift import centroid_drift
-from camp.evaluation.matching import match_on_test
+from camp.evaluation.matching import match_on_test, match_task
 from camp.evaluation.projection import fit_plane
 from camp.evaluation.summary import summarise
 from camp.evaluation.upper_bound import nearest_mean
@@ -59,7 +60,7 @@ def make_run(
     means = rng.normal(size=(n_classes, D)) * 2.2
     centroids = np.zeros((0, D))
     first_stored = np.zeros((0, D))
-    rows: dict[str, list[Any]] = {"agnostic": [], "aware": [], "test_hungarian": [], "upper_bound": []}
+    rows: dict[str, list[Any]] = {name: [] for name in PROTOCOLS}
     results: list[dict[str, Any]] = []
     for t in range(tasks):
         so_far = (t + 1) * per_task
@@ -89,6 +90,8 @@ def make_run(
         rows["agnostic"].append(accuracy_row(guesses, true, novel_of[: t + 1]))
         rows["aware"].append(accuracy_row(aware, true, novel_of[: t + 1]))
         rows["test_hungarian"].append(accuracy_row([matched[g] for g in guesses], true, novel_of[: t + 1]))
+        alone = [match_task(g, c, so_far)[g] for g, c in zip(guesses, true)]
+        rows["task_hungarian"].append(accuracy_row(alone, true, novel_of[: t + 1]))
         rows["upper_bound"].append(accuracy_row(bound, true, novel_of[: t + 1]))
         scan = [
             [k, float(0.8 - 0.012 * abs(k - per_task) ** 1.3 + 0.01 * rng.normal())]
@@ -192,6 +195,16 @@ def edit_results(folder: Path, **changes: Any) -> None:
     """Replace entries of a run's `results.json`."""
     path = folder / "results.json"
     write_json(path, json.loads(path.read_text()) | changes)
+
+
+def without_task_hungarian(folder: Path) -> Path:
+    """The same run as it was written before there was that protocol."""
+    value = json.loads((folder / "results.json").read_text())
+    for task in value["tasks"]:
+        del task["task_hungarian"]
+    del value["summary"]["task_hungarian"]
+    write_json(folder / "results.json", value)
+    return folder
 
 
 def _picture(rng: np.random.Generator, number: int) -> Image.Image:

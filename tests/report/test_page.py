@@ -4,7 +4,7 @@ from html.parser import HTMLParser
 from pathlib import Path
 
 import pytest
-from synthetic_runs import edit_results, make_run
+from synthetic_runs import edit_results, make_run, without_task_hungarian
 
 from camp.errors import CampError
 from camp.files import append_json_line
@@ -81,6 +81,7 @@ SITUATIONS: dict[str, Callable[[Path], list[Path]]] = {
     "bare": lambda base: [
         make_run(base / "a", tasks=1, novel=0, pictures=0, epochs=0, map=None, categories=[])
     ],
+    "without a protocol": lambda base: [without_task_hungarian(make_run(base / "a"))],
     "twelve tasks": lambda base: [make_run(base / "a", tasks=12, pictures=0)],
     "lengths differ": lambda base: [
         make_run(base / "a"),
@@ -195,3 +196,17 @@ def test_page_is_written_whole(tmp_path: Path) -> None:
 def test_no_run_is_an_error() -> None:
     with pytest.raises(CampError, match="at least one run folder"):
         render_page([])
+
+
+def test_the_protocol_of_the_comparison_is_named(tmp_path: Path) -> None:
+    runs = [load_run(make_run(tmp_path / "a", pictures=0))]
+    final = runs[0].results["summary"]["aware"]["final"]["all"] or 0
+    usual, told = render_page(runs), render_page(runs, "aware")
+    assert "This table counts in another way, Task told ," in words(told)
+    assert "in another way" not in words(usual)
+
+    def table(page: str) -> str:
+        return words("</style>" + page.split('id="comparison"')[1].split("</section>")[0])
+
+    assert f"{100 * final:.1f}" in table(told)
+    assert f"{100 * final:.1f}" not in table(usual)

@@ -3,11 +3,12 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from synthetic_runs import edit_results, make_run
+from synthetic_runs import edit_results, make_run, without_task_hungarian
 
 from camp.errors import CampError
+from camp.files import write_json
 from camp.report.checks import check
-from camp.report.schema import Results, load_run
+from camp.report.schema import Results, load_run, load_runs
 
 
 def test_a_run_comes_back_whole(tmp_path: Path) -> None:
@@ -94,3 +95,29 @@ def test_check_looks_inside() -> None:
     assert check(None, float | None) is None
     assert check({"all": 1, "x": []}, dict[str, float]) == "x is [], expected float"
     assert check([[1, 2], [1, None]], list[list[int]] | None) == "[1][1] is None, expected int"
+
+
+def test_runs_from_before_a_protocol_are_whole(tmp_path: Path) -> None:
+    folder = without_task_hungarian(make_run(tmp_path / "x", pictures=0))
+    assert "task_hungarian" not in load_run(folder).results["summary"]
+
+
+def test_a_short_row_of_a_protocol_that_may_be_missing_is_damage(tmp_path: Path) -> None:
+    folder = make_run(tmp_path / "x", pictures=0)
+    tasks = json.loads((folder / "results.json").read_text())["tasks"]
+    tasks[1]["task_hungarian"]["all"].pop()
+    edit_results(folder, tasks=tasks)
+    with pytest.raises(CampError, match="task 1 do not have 2 entries"):
+        load_run(folder)
+
+
+def test_a_folder_of_several_methods_stands_for_its_runs(tmp_path: Path) -> None:
+    (tmp_path / "many").mkdir()
+    write_json(tmp_path / "many" / "several.json", {"methods": {"gcd": {}, "camp": {}, "simgcd": {}}})
+    with pytest.raises(CampError, match=r"No run in .*many has finished its first task; continue them with"):
+        load_runs([tmp_path / "many"])
+    alone = make_run(tmp_path / "alone", method="camp", pictures=0)
+    for method in ("camp", "gcd"):
+        make_run(tmp_path / "many" / method, method=method, pictures=0)
+    found = [run.folder.relative_to(tmp_path).as_posix() for run in load_runs([alone, tmp_path / "many"])]
+    assert found == ["alone", "many/gcd", "many/camp"]

@@ -2,13 +2,14 @@ import csv
 import io
 import statistics
 from pathlib import Path
+from typing import Any
 
 import pytest
-from synthetic_runs import make_run
+from synthetic_runs import make_run, without_task_hungarian
 
 from camp.report.groups import Spread, group_runs
 from camp.report.schema import RunResults, load_run
-from camp.report.tables import Table, as_table, as_task_table, render
+from camp.report.tables import FIGURES, Table, as_table, as_task_table, render
 
 
 @pytest.fixture(scope="module")
@@ -139,3 +140,27 @@ def test_letters_that_would_break_a_table_are_escaped() -> None:
     assert r"50% \| [c]" in render(table, "md")
     assert r"a_b & 50% | [c] \\" not in render(table, "text")
     assert "a_b & 50% | [c] \\" in render(table, "text")
+
+
+@pytest.mark.parametrize("protocol", ["agnostic", "aware", "test_hungarian", "task_hungarian"])
+def test_the_protocol_is_that_of_all_figures(runs: list[RunResults], protocol: Any) -> None:
+    [row] = csv.DictReader(io.StringIO(as_table(runs[:1], "csv", protocol)))
+    summary = runs[0].results["summary"][protocol]
+    for column, (name, group) in FIGURES.items():
+        assert float(row[column]) == pytest.approx(100 * summary[name][group], abs=1e-4)
+    tasks = list(csv.DictReader(io.StringIO(as_task_table(runs[:1], "csv", protocol))))
+    last = runs[0].results["tasks"][-1][protocol]["novel"]
+    assert [float(task["novel"]) for task in tasks] == pytest.approx([100 * x for x in last], abs=1e-4)
+
+
+def test_a_run_without_the_protocol_shows_dashes(tmp_path: Path, runs: list[RunResults]) -> None:
+    old = load_run(without_task_hungarian(make_run(tmp_path / "old", seed=7, pictures=0, epochs=1)))
+    cells = as_table([old], "md", "task_hungarian").splitlines()[2].split(" | ")
+    assert cells[2:] == ["–"] * 5 + ["– |"]
+    cells = as_task_table([old], "md", "task_hungarian").splitlines()[2].split(" | ")
+    assert cells[4:] == ["–"] * 4 + ["– |"]
+    # Beside seeds that have it, it does not count.
+    with_it = as_table(runs[1:], "csv", "task_hungarian").splitlines()[1].split(",")
+    joined = as_table([*runs[1:], old], "csv", "task_hungarian").splitlines()[1].split(",")
+    assert (with_it[2], joined[2]) == ("3", "4")
+    assert with_it[3:] == joined[3:]

@@ -10,7 +10,7 @@ from torch import Tensor
 from camp.evaluation.accuracy import SplitRow, accuracy_row
 from camp.evaluation.confusion import split_confusion
 from camp.evaluation.drift import centroid_drift
-from camp.evaluation.matching import NO_CLASS, match_discovered, match_on_test
+from camp.evaluation.matching import NO_CLASS, match_discovered, match_on_test, match_task
 from camp.evaluation.projection import fit_plane
 from camp.evaluation.summary import summarise
 from camp.evaluation.upper_bound import nearest_mean, true_means
@@ -21,7 +21,7 @@ from camp.views.base import Views
 
 _BATCH = 256
 _MAP_POINTS = 1500
-PROTOCOLS = ("agnostic", "aware", "test_hungarian", "upper_bound")
+PROTOCOLS = ("agnostic", "aware", "test_hungarian", "task_hungarian", "upper_bound")
 
 
 @dataclass
@@ -31,7 +31,7 @@ class Evaluator:
     class_of_category: list[int] = field(default_factory=list)
     """By position in the method's categories; NO_CLASS for a discovered category that matches nothing."""
     rows: dict[str, list[SplitRow]] = field(default_factory=lambda: {name: [] for name in PROTOCOLS})
-    """A[t] of each protocol."""
+    """A[t] of each protocol; a run that was begun before there was one goes on without it."""
 
     def after_task(
         self, method: Method, seen: list[tuple[Task, TaskTruth]], progress: Progress
@@ -74,13 +74,12 @@ class Evaluator:
         self.class_of_category += [
             NO_CLASS if category.label is None else truth.class_of_label[category.label] for category in new
         ]
-        if not found:
-            return
         if method.centroids is not None:
             centroids = method.centroids[found].cpu().numpy()
-        else:  # methods without centroids: the mean of what they put into the category
+        else:  # methods without centroids: the mean of what they put into the category, if that is anything
             assigned = method.assigned().numpy()
-            centroids = np.stack([train[assigned == i].mean(0) for i in found])
+            found = [i for i in found if (assigned == i).any()]
+            centroids = np.array([train[assigned == i].mean(0) for i in found])
         novel = np.isin(classes, truth.novel)
         matched = match_discovered(centroids, means[novel], classes[novel])
         for position, class_ in zip(found, matched):
@@ -119,10 +118,11 @@ class Evaluator:
             "agnostic": agnostic,
             "aware": aware,
             "test_hungarian": [rematched[p] for p in predictions],
+            "task_hungarian": [match_task(p, c, len(of_category))[p] for p, c in zip(predictions, true)],
             "upper_bound": [nearest_mean(z, means, classes) for z in test],
         }
-        for name, predicted in scored.items():
-            self.rows[name].append(accuracy_row(predicted, true, novel))
+        for name, rows in self.rows.items():
+            rows.append(accuracy_row(scored[name], true, novel))
 
     def _drift(self, method: Method, classes: np.ndarray, means: np.ndarray) -> Any:
         """Distances of earlier centroids to their true means, before and after adaptation."""

@@ -1,6 +1,6 @@
-"""Which true class a discovered category stands for: at discovery time, or by the test predictions.
+"""Which true class a category stands for: decided at discovery time, or by the test predictions.
 
-Both are one-to-one (Hungarian). A category left over gets NO_CLASS and is never right.
+All matchings are one-to-one (Hungarian). A category left over gets NO_CLASS and is never right.
 """
 
 import numpy as np
@@ -54,3 +54,16 @@ def match_on_test(predicted: np.ndarray, true: np.ndarray, class_of_category: np
     worth = agree[rows, columns] > 0
     matched[discovered[rows[worth]]] = free[columns[worth]]
     return matched
+
+
+def match_task(predicted: np.ndarray, true: np.ndarray, n_categories: int) -> np.ndarray:
+    """The protocol "task-hungarian", SimGCD's own: one task's test set is matched by itself.
+
+    `predicted` (n,) are category numbers 0..m-1 of the test pictures of one task, `true` (n,) their classes. Every
+    category, known ones too, may take any class of that test set, whatever it stands for in other tasks; so known
+    classes need not be recognised, only kept apart. Returns the classes (m,).
+
+    >>> match_task(np.array([2, 2, 1, 0]), np.array([0, 0, 1, 1]), 3)
+    array([ 1, -1,  0])
+    """
+    return match_on_test(predicted, true, np.full(n_categories, NO_CLASS))

@@ -117,9 +117,8 @@ def to_dict(settings: RunSettings) -> dict[str, Any]:
 
 def from_dict(values: dict[str, Any]) -> RunSettings:
     """Back from config.json."""
-    method_settings = _build(method_info(values["method"]).settings_class(), values["settings"])
-    rest = {key: value for key, value in values.items() if key not in ("settings", "method")}
-    return RunSettings(method=values["method"], settings=method_settings, **_fields(RunSettings, rest))
+    usual = _usual(values["method"])
+    return dataclasses.replace(usual, **_fields(usual, values))
 
 
 def from_flat(method: str, options: dict[str, Any]) -> RunSettings:
@@ -128,42 +127,52 @@ def from_flat(method: str, options: dict[str, Any]) -> RunSettings:
     >>> from_flat("camp", {"epochs": 3, "tasks": 2}).settings.training.epochs
     3
     """
-    left = dict(options)
-    values = _take(RunSettings, left, skip=("method", "settings"))
-    settings = method_info(method).settings_class()
-    built = settings(**_take(settings, left))
+    left, usual = dict(options), _usual(method)
+    values = _take(usual, left, skip=("method",))
     if left:
         name = next(iter(left))
-        known = [*_names(RunSettings), *_names(settings)]
-        near = difflib.get_close_matches(name, known, n=1)
+        near = difflib.get_close_matches(name, option_names(method), n=1)
         hint = f"; did you mean {near[0]}?" if near else "."
         raise CampError(f'There is no option "{name}" for {method}{hint}')
-    return RunSettings(method=method, settings=built, **values)
+    return dataclasses.replace(usual, **values)
 
 
-def _names(cls: type) -> list[str]:
-    """All option names of a dataclass, nested ones too."""
-    hints = typing.get_type_hints(cls)
+def option_names(method: str, own: bool = False) -> list[str]:
+    """Names of all options of a run with `method`, or of the method's own alone.
+
+    >>> "seed" in option_names("camp"), "seed" in option_names("camp", own=True)
+    (True, False)
+    """
+    usual = _usual(method)
+    return [name for name in _names(usual.settings if own else usual) if name != "method"]
+
+
+def _usual(method: str) -> RunSettings:
+    """All settings as they are when nothing is asked for; nested ones may differ between methods."""
+    return RunSettings(method=method, settings=method_info(method).settings_class()())
+
+
+def _names(settings: Any) -> list[str]:
+    """Names of the plain fields of a dataclass, nested ones too."""
     names: list[str] = []
-    for f in dataclasses.fields(cls):
-        names += _names(hints[f.name]) if dataclasses.is_dataclass(hints[f.name]) else [f.name]
+    for f in dataclasses.fields(settings):
+        value = getattr(settings, f.name)
+        names += _names(value) if dataclasses.is_dataclass(value) else [f.name]
     return names
 
 
-def _take(cls: type, options: dict[str, Any], skip: tuple[str, ...] = ()) -> dict[str, Any]:
-    """Move the options that belong to `cls` out of `options`, nested dataclasses built on the way."""
-    hints = typing.get_type_hints(cls)
+def _take(usual: Any, options: dict[str, Any], skip: tuple[str, ...] = ()) -> dict[str, Any]:
+    """Move the options that belong to the dataclass `usual` out of `options`; what they change, by field."""
+    hints = typing.get_type_hints(type(usual))
     values: dict[str, Any] = {}
-    for f in dataclasses.fields(cls):
-        if f.name in skip:
-            continue
-        kind = hints[f.name]
-        if dataclasses.is_dataclass(kind):
-            inner = _take(typing.cast(type, kind), options)
-            if inner:
-                values[f.name] = kind(**inner)  # type: ignore[operator]
-        elif f.name in options:
-            values[f.name] = _checked(f.name, kind, options.pop(f.name))
+    for f in dataclasses.fields(usual):
+        inner = getattr(usual, f.name)
+        if dataclasses.is_dataclass(inner):
+            changes = _take(inner, options)
+            if changes:
+                values[f.name] = dataclasses.replace(inner, **changes)  # type: ignore[type-var]
+        elif f.name in options and f.name not in skip:
+            values[f.name] = _checked(f.name, hints[f.name], options.pop(f.name))
     return values
 
 
@@ -202,13 +211,9 @@ def _spelled(kind: Any) -> str:
     return words.get(kind, "None")
 
 
-def _build(cls: Any, values: dict[str, Any]) -> Any:
-    return cls(**_fields(cls, values))
-
-
-def _fields(cls: type, values: dict[str, Any]) -> dict[str, Any]:
-    """JSON values as a dataclass takes them: nested ones built, lists as tuples where a tuple is meant."""
-    hints = typing.get_type_hints(cls)
+def _fields(usual: Any, values: dict[str, Any]) -> dict[str, Any]:
+    """JSON values as the dataclass `usual` takes them: nested ones built, lists as tuples where one is meant."""
+    hints = typing.get_type_hints(type(usual))
     unknown = [name for name in values if name not in hints]
     if unknown:
         raise CampError(
@@ -216,10 +221,11 @@ def _fields(cls: type, values: dict[str, Any]) -> dict[str, Any]:
         )
     built = {}
     for name, value in values.items():
-        kind = hints[name]
-        if dataclasses.is_dataclass(kind):
-            value = _build(kind, value)
-        elif isinstance(value, list) and not isinstance(kind, types.UnionType):
+        inner, kind = getattr(usual, name), hints[name]
+        if dataclasses.is_dataclass(inner):
+            built[name] = dataclasses.replace(inner, **_fields(inner, value))  # type: ignore[type-var]
+            continue
+        if isinstance(value, list) and not isinstance(kind, types.UnionType):
             value = tuple(value)
-        built[name] = value if dataclasses.is_dataclass(kind) else _checked(name, kind, value)
+        built[name] = _checked(name, kind, value)
     return built

@@ -15,9 +15,9 @@ from camp.progress import clock
 from camp.report import figures
 from camp.report.groups import RunGroup, Spread, group_runs, spread
 from camp.report.latent import colour
-from camp.report.schema import CategoryResults, RunResults
+from camp.report.schema import CategoryResults, Protocol, RunResults
 from camp.report.svg import percent
-from camp.report.tables import FIGURES, comparison, shown
+from camp.report.tables import FIGURES, comparison, figure, shown
 
 SHOWN_AT_FIRST = 3
 """Runs whose own figures are visible when the page opens."""
@@ -31,6 +31,7 @@ PROTOCOLS = {
     "agnostic": "Task not told",
     "aware": "Task told",
     "test_hungarian": "Names given by the test pictures",
+    "task_hungarian": "Names given by each task's test pictures",
     "upper_bound": "True class means",
 }
 
@@ -62,13 +63,13 @@ class RunView:
     known: list[Category]
 
 
-def write_page(runs: list[RunResults], path: Path) -> None:
+def write_page(runs: list[RunResults], path: Path, protocol: Protocol = "agnostic") -> None:
     """Write the page of `runs` to `path`."""
-    write_text(path, render_page(runs))
+    write_text(path, render_page(runs, protocol))
 
 
-def render_page(runs: list[RunResults]) -> str:
-    """The page of `runs` as HTML."""
+def render_page(runs: list[RunResults], protocol: Protocol = "agnostic") -> str:
+    """The page of `runs` as HTML; `protocol` is that of the comparison's figures."""
     if not runs:
         raise CampError("There is no run to report; give at least one run folder.")
     groups = group_runs(runs)
@@ -93,8 +94,9 @@ def render_page(runs: list[RunResults]) -> str:
         best=_best(groups),
         best_name=names[groups.index(_best(groups))],
         tiles=_tiles(_best(groups)),
-        table=comparison(groups),
-        winners=_winners(groups),
+        protocol=None if protocol == "agnostic" else PROTOCOLS[protocol],
+        table=comparison(groups, protocol),
+        winners=_winners(groups, protocol),
         protocols=_protocols(groups),
         lines=[
             (kind, drawn) for kind in GROUPS if (drawn := figures.accuracy_after_tasks(groups, names, kind))
@@ -124,27 +126,23 @@ def _best(groups: list[RunGroup]) -> RunGroup:
     """The group of highest final accuracy, among the finished ones if there are any."""
 
     def worth(group: RunGroup) -> tuple[bool, float]:
-        final = _figure(group, "all")
+        final = figure(group, "all")
         return (not group.first.unfinished, final.mean if final else -1.0)
 
     return max(groups, key=worth)
 
 
-def _figure(group: RunGroup, name: str) -> Spread | None:
-    return spread([FIGURES[name](run.results) for run in group.runs])
-
-
 def _lead(groups: list[RunGroup], names: list[str]) -> str:
     """The result in one sentence."""
     best = _best(groups)
-    final, tasks = _figure(best, "all"), len(best.first.results["tasks"])
+    final, tasks = figure(best, "all"), len(best.first.results["tasks"])
     share = percent(final.mean if final else None)
     sentence = f"After {tasks} task{'s' if tasks > 1 else ''}, {names[groups.index(best)]} recognises {share}"
     sentence += " of the test pictures"
     rivals = [group for group in groups if group is not best and _like(group, best)]
     if rivals and final:
         rival = _best(rivals)
-        other = _figure(rival, "all")
+        other = figure(rival, "all")
         if other and other.mean <= final.mean:
             points = f"{100 * (final.mean - other.mean):.1f}"
             name = names[groups.index(rival)]
@@ -165,11 +163,11 @@ def _tiles(group: RunGroup) -> list[tuple[str, str, str]]:
     tasks = group.first.results["tasks"]
     known, novel = (sum(len(task[kind]) for task in tasks) for kind in ("known", "novel"))
     return [
-        ("All classes", shown(_figure(group, "all")), f"{shown(bound)} within reach of these features"),
-        ("Known classes", shown(_figure(group, "known")), f"{known} classes with labelled pictures"),
-        ("Novel classes", shown(_figure(group, "novel")), f"{novel} classes found without labels"),
-        ("Forgetting", shown(_figure(group, "forgetting")), "points lost on earlier tasks; less is better"),
-        ("Plasticity", shown(_figure(group, "plasticity")), "on a task right after learning it"),
+        ("All classes", shown(figure(group, "all")), f"{shown(bound)} within reach of these features"),
+        ("Known classes", shown(figure(group, "known")), f"{known} classes with labelled pictures"),
+        ("Novel classes", shown(figure(group, "novel")), f"{novel} classes found without labels"),
+        ("Forgetting", shown(figure(group, "forgetting")), "points lost on earlier tasks; less is better"),
+        ("Plasticity", shown(figure(group, "plasticity")), "on a task right after learning it"),
         (
             "Time",
             clock(seconds.mean) if seconds else "–",
@@ -178,13 +176,15 @@ def _tiles(group: RunGroup) -> list[tuple[str, str, str]]:
     ]
 
 
-def _winners(groups: list[RunGroup]) -> set[tuple[int, str]]:
+def _winners(groups: list[RunGroup], protocol: Protocol) -> set[tuple[int, str]]:
     """(row, column) of the best figures among groups that can be compared; nobody wins alone."""
     winners = set()
     for group in groups:
         rivals = [number for number, other in enumerate(groups) if _like(group, other)]
         for column in FIGURES:
-            means = {r: round(figure.mean, 3) for r in rivals if (figure := _figure(groups[r], column))}
+            means = {
+                r: round(value.mean, 3) for r in rivals if (value := figure(groups[r], column, protocol))
+            }
             best = (min if column == "forgetting" else max)(means.values(), default=None)
             if len(means) > 1:
                 winners |= {(r, column) for r, value in means.items() if value == best}
@@ -197,7 +197,8 @@ def _protocols(groups: list[RunGroup]) -> list[list[tuple[str, list[Spread | Non
     for group in groups:
         block = []
         for key, name in PROTOCOLS.items():
-            finals: list[Any] = [run.results["summary"][key]["final"] for run in group.runs]  # type: ignore[literal-required]
+            summaries: list[Any] = [run.results["summary"].get(key) for run in group.runs]
+            finals = [summary["final"] for summary in summaries if summary]
             block.append((name, [spread([final[kind] for final in finals]) for kind in GROUPS]))
         blocks.append(block)
     return blocks

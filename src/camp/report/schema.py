@@ -4,6 +4,7 @@ The typed dictionaries below are the format: whoever writes results writes these
 against them. `results.json` is written after every task, so an interrupted run can be reported as well.
 """
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Literal, NotRequired, TypedDict
@@ -17,6 +18,9 @@ from camp.files import read_json, read_json_lines
 from camp.report.checks import check
 
 FORMAT = 1
+
+Protocol = Literal["agnostic", "aware", "test_hungarian", "task_hungarian"]
+"""Ways of counting what a method got right."""
 
 Kind = Literal["known", "novel"]
 Point = list[float]
@@ -43,6 +47,8 @@ class TaskResults(TypedDict):
     agnostic: SplitRow
     aware: SplitRow
     test_hungarian: SplitRow
+    task_hungarian: NotRequired[SplitRow]
+    """Runs made before there was this protocol lack it, here and in the summary."""
     upper_bound: SplitRow
     drift: Drift | None
     """Of the earlier tasks' centroids; None after the first task."""
@@ -60,6 +66,7 @@ class Protocols(TypedDict):
     agnostic: Summary
     aware: Summary
     test_hungarian: Summary
+    task_hungarian: NotRequired[Summary]
     upper_bound: UpperBound
 
 
@@ -143,6 +150,26 @@ class RunResults:
         return len(self.results["tasks"]) < self.results["tasks_planned"]
 
 
+def load_runs(folders: Sequence[Path]) -> list[RunResults]:
+    """Read run folders; one that holds several methods stands for those of them that have results."""
+    return [load_run(run) for folder in folders for run in _runs_in(folder)]
+
+
+def _runs_in(folder: Path) -> list[Path]:
+    """`folder`, or the run folders below it in the order of its several.json."""
+    if not (folder / "several.json").exists():
+        return [folder]
+    described = read_json(folder / "several.json")
+    methods = described.get("methods", {}) if isinstance(described, dict) else {}
+    begun = [run for name in methods if ((run := folder / name) / "results.json").exists()]
+    if not begun:
+        raise CampError(
+            f"No run in {folder} has finished its first task; "
+            f"continue them with `camp run --resume {folder}`."
+        )
+    return begun
+
+
 def load_run(folder: Path) -> RunResults:
     """Read a run folder; a missing, damaged or barely begun one is a `CampError`."""
     if not folder.is_dir():
@@ -179,7 +206,9 @@ def _fault(results: Results) -> str | None:
     if len(tasks) > results["tasks_planned"]:
         return f"it has {len(tasks)} tasks of {results['tasks_planned']} planned"
     for t, task in enumerate(tasks):
-        for row in (task["agnostic"], task["aware"], task["test_hungarian"], task["upper_bound"]):
+        rows = [task["agnostic"], task["aware"], task["test_hungarian"], task["upper_bound"]]
+        rows += [task["task_hungarian"]] if "task_hungarian" in task else []
+        for row in rows:
             if not len(row["all"]) == len(row["known"]) == len(row["novel"]) == t + 1:
                 return f"the accuracies of task {t} do not have {t + 1} entries"
     confusion = results["confusion"]

@@ -2,7 +2,7 @@
 
 import csv
 import io
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Literal
 
@@ -10,24 +10,24 @@ from rich import box
 from rich.console import Console
 from rich.table import Table as RichTable
 
-from camp.evaluation.accuracy import Share
+from camp.evaluation.accuracy import GROUPS, Group, Share
 from camp.evaluation.summary import mean
 from camp.report.groups import RunGroup, Spread, group_runs, spread
-from camp.report.schema import Results, RunResults
+from camp.report.schema import Protocol, Results, RunResults, TaskResults
 
 TableFormat = Literal["text", "md", "csv", "latex"]
 
 Cell = str | int | Spread | None
 
-FIGURES: dict[str, Callable[[Results], Share]] = {
-    "all": lambda results: results["summary"]["agnostic"]["final"]["all"],
-    "known": lambda results: results["summary"]["agnostic"]["final"]["known"],
-    "novel": lambda results: results["summary"]["agnostic"]["final"]["novel"],
-    "forgetting": lambda results: results["summary"]["agnostic"]["forgetting"]["all"],
-    "plasticity": lambda results: results["summary"]["agnostic"]["plasticity"]["all"],
-    "incremental": lambda results: results["summary"]["agnostic"]["incremental"]["all"],
+FIGURES: dict[str, tuple[Literal["final", "forgetting", "plasticity", "incremental"], Group]] = {
+    "all": ("final", "all"),
+    "known": ("final", "known"),
+    "novel": ("final", "novel"),
+    "forgetting": ("forgetting", "all"),
+    "plasticity": ("plasticity", "all"),
+    "incremental": ("incremental", "all"),
 }
-"""The columns of figures of the comparison: task-agnostic, in the paper's order."""
+"""The columns of figures of the comparison, in the paper's order: of the summary, for a group of classes."""
 
 LATEX = {letter: "\\" + letter for letter in "&%$#_{}"} | {
     "\\": r"\textbackslash{}",
@@ -47,17 +47,29 @@ class Table:
     """The columns that hold figures."""
 
 
-def as_table(runs: list[RunResults], format: TableFormat = "text") -> str:
+def as_table(runs: list[RunResults], format: TableFormat = "text", protocol: Protocol = "agnostic") -> str:
     """The comparison of runs, one row for each setting, mean ± standard deviation over its seeds."""
-    return render(comparison(group_runs(runs)), format)
+    return render(comparison(group_runs(runs), protocol), format)
 
 
-def as_task_table(runs: list[RunResults], format: TableFormat = "text") -> str:
+def as_task_table(
+    runs: list[RunResults], format: TableFormat = "text", protocol: Protocol = "agnostic"
+) -> str:
     """For each setting and task: accuracy right after it was learned, and after the last task."""
-    return render(per_task(group_runs(runs)), format)
+    return render(per_task(group_runs(runs), protocol), format)
 
 
-def comparison(groups: Sequence[RunGroup]) -> Table:
+def figure(group: RunGroup, column: str, protocol: Protocol = "agnostic") -> Spread | None:
+    """A column of the comparison for a group of runs; None where none of them has the protocol."""
+    return spread([_share(run.results, column, protocol) for run in group.runs])
+
+
+def _share(results: Results, column: str, protocol: Protocol) -> Share:
+    summary, (name, classes) = results["summary"].get(protocol), FIGURES[column]
+    return summary[name][classes] if summary else None
+
+
+def comparison(groups: Sequence[RunGroup], protocol: Protocol = "agnostic") -> Table:
     """One row for each group of runs; the data set and the number of seeds only where they tell something."""
     datasets = len({group.first.results["dataset"] for group in groups}) > 1
     seeds = any(len(group.runs) > 1 for group in groups)
@@ -74,26 +86,31 @@ def comparison(groups: Sequence[RunGroup]) -> Table:
         row: list[Cell] = [results["dataset"]] if datasets else []
         row += [group.label, results["exemplars"]]
         row += [len(group.runs)] if seeds else []
-        row += [spread([figure(run.results) for run in group.runs]) for figure in FIGURES.values()]
+        row += [figure(group, column, protocol) for column in FIGURES]
         rows.append(tuple(row))
     return Table(tuple(columns), rows, frozenset(FIGURES))
 
 
-def per_task(groups: Sequence[RunGroup]) -> Table:
+def per_task(groups: Sequence[RunGroup], protocol: Protocol = "agnostic") -> Table:
     """One row for each task of each group."""
     rows: list[tuple[Cell, ...]] = []
     for group in groups:
         for i, task in enumerate(group.first.results["tasks"]):
             row: list[Cell] = [group.label, i + 1, len(task["known"]), len(task["novel"])]
-            learned = [run.results["tasks"][i]["agnostic"]["all"][i] for run in group.runs]
-            so_far = [mean(run.results["tasks"][i]["agnostic"]["all"]) for run in group.runs]
-            last = [run.results["tasks"][-1]["agnostic"] for run in group.runs]
-            row += [spread(learned), spread(so_far)]
-            row += [spread([line["all"][i] for line in last])]
-            row += [spread([line["known"][i] for line in last]), spread([line["novel"][i] for line in last])]
+            then = [_row(run.results["tasks"][i], "all", protocol) for run in group.runs]
+            row += [spread([line[i] for line in then]), spread([mean(line) for line in then])]
+            for classes in GROUPS:
+                last = [_row(run.results["tasks"][-1], classes, protocol) for run in group.runs]
+                row.append(spread([line[i] for line in last]))
             rows.append(tuple(row))
     figures = ("learned", "mean so far", "all", "known", "novel")
     return Table(("method", "task", "known classes", "novel classes", *figures), rows, frozenset(figures))
+
+
+def _row(task: TaskResults, classes: Group, protocol: Protocol) -> list[Share]:
+    """A[t] of a protocol; all None where the run does not have it."""
+    row = task.get(protocol)
+    return row[classes] if row else [None] * len(task["agnostic"]["all"])
 
 
 def render(table: Table, format: TableFormat) -> str:

@@ -1,0 +1,68 @@
+"""All methods on one bank: views through the trunk over those of one method on a bank of its own. Counted, not timed."""
+
+import json
+import tempfile
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from camp.backbones.engine import OnnxEngine, TorchEngine
+from camp.experiments.options import parse
+from camp.experiments.several import start_several
+from camp.methods import METHODS
+from camp.progress import Progress
+
+WORDS = (
+    "--dataset digits --tasks 2 --images-per-class 12 --test-per-class 4 --epochs 1 --batch-size 32 --n-init 3 "
+    "--backbone efficientnet-lite0 --resolution 32 --augmentations 2"
+)
+
+
+@contextmanager
+def counting() -> Iterator[list[int]]:
+    """The number of views of each pass of any trunk inside the `with`."""
+    passes: list[int] = []
+    lock = threading.Lock()
+    engines = {engine: engine.__call__ for engine in (OnnxEngine, TorchEngine)}
+
+    def counted(engine):  # type: ignore[no-untyped-def]
+        def call(self, pixels):  # type: ignore[no-untyped-def]
+            with lock:
+                passes.append(len(pixels))
+            return engines[engine](self, pixels)
+
+        return call
+
+    for engine in engines:
+        engine.__call__ = counted(engine)  # type: ignore[method-assign]
+    try:
+        yield passes
+    finally:
+        for engine, call in engines.items():
+            engine.__call__ = call  # type: ignore[method-assign]
+
+
+def views_through_the_trunk(methods: list[str]) -> int:
+    """Run `methods` one after another on a bank that is empty at first."""
+    with tempfile.TemporaryDirectory() as folder, counting() as passes:
+        words = [*WORDS.split(), "--bank", f"{folder}/banks", "--out", f"{folder}/runs"]
+        asked = parse(methods, words)
+        outcome = start_several(asked.each, Path(folder) / "runs", Progress(quiet=True))
+        assert not outcome.failed, outcome.failed
+        return sum(passes)
+
+
+def measure() -> dict[str, float]:
+    one = views_through_the_trunk(["camp"])
+    every = views_through_the_trunk(list(METHODS))
+    assert one > 0
+    return {
+        "trunk_passes_all_methods": every / one,
+        "trunk_views_one_method": one,
+        "trunk_methods": len(METHODS),
+    }
+
+
+if __name__ == "__main__":
+    print(json.dumps(measure(), indent=2))

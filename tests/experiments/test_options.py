@@ -1,0 +1,101 @@
+"""The words of `camp run` as the settings of one run, or of several."""
+
+import pytest
+
+from camp.errors import CampError
+from camp.experiments.options import methods_named, parse
+from camp.experiments.settings import from_flat, option_names
+from camp.methods import METHODS
+
+
+def test_methods_are_named_alone_in_a_list_or_all() -> None:
+    assert methods_named("camp") == ["camp"]
+    assert methods_named("gcd,camp") == methods_named("gcd, camp") == ["gcd", "camp"]
+    assert methods_named("all") == list(METHODS)
+    with pytest.raises(CampError, match="--method names gcd twice"):
+        methods_named("gcd,camp,gcd")
+    for wrong in ("gcd,", "gcd,nope", "gcd,all"):
+        with pytest.raises(CampError, match="There is no method"):
+            methods_named(wrong)
+
+
+def test_one_method_is_parsed_as_ever() -> None:
+    asked = parse(["gcd"], ["--method", "gcd", "--out", "x", "--epochs", "3", "--quiet", "--seed", "4"])
+    assert asked.each == [from_flat("gcd", {"epochs": 3, "seed": 4})]
+    assert (str(asked.out), asked.quiet, asked.remarks) == ("x", True, [])
+
+
+def test_an_option_goes_to_every_method_that_has_it() -> None:
+    words = "--method camp,gcd,pa --out x --seed 2 --tasks 3 --epochs 7 --adapter=sdc --no-supervised --exemplars 5"
+    asked = parse(["camp", "gcd", "pa"], words.split())
+    common = {"seed": 2, "tasks": 3, "epochs": 7}
+    assert asked.each == [
+        from_flat("camp", {**common, "adapter": "sdc", "supervised": False, "exemplars": 5}),
+        from_flat("gcd", common),
+        from_flat("pa", {**common, "exemplars": 5}),
+    ]
+    assert asked.remarks == [
+        "gcd, pa: no --adapter, run without",
+        "gcd, pa: no --no-supervised, run without",
+        "gcd: no --exemplars, run without",
+    ]
+    assert asked.each[2].settings.training.learning_rate != asked.each[1].settings.training.learning_rate
+
+
+def test_what_is_not_given_is_each_methods_own_default() -> None:
+    asked = parse(list(METHODS), ["--out", "x"])
+    assert asked.each == [from_flat(method, {}) for method in METHODS]
+    assert asked.remarks == []
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        ("--exemplar 5", "None of camp, gcd has an option --exemplar; did you mean --exemplars?"),
+        ("--imagesperclass=5", "None of camp, gcd has an option --imagesperclass; did you mean --images-per-class?"),
+        ("--zyx", "None of camp, gcd has an option --zyx."),
+        ("--zyx 1 --zyx 2", "None of camp, gcd has an option --zyx."),
+        ("stray", '"stray" belongs to no option; leave it out.'),
+        ("--adapter sdc linear", '"linear" belongs to no option; leave it out.'),
+        ("--adapter=sdc linear", '"linear" belongs to no option; leave it out.'),
+        ("--alpha 2", "With camp: alpha is a share between 0 and 1, not 2.0."),
+        ("--beta 2", "With camp: beta is a share between 0 and 1, not 2.0."),
+    ],
+)  # fmt: skip
+def test_mistakes(words: str, said: str) -> None:
+    with pytest.raises(CampError) as error:
+        parse(["camp", "gcd"], ["--out", "x", *words.split()])
+    assert str(error.value) == said
+
+
+def test_an_option_given_twice_is_one_remark() -> None:
+    asked = parse(["camp", "gcd"], ["--out", "x", "--adapter", "sdc", "--adapter", "none"])
+    assert asked.remarks == ["gcd: no --adapter, run without"]
+
+
+@pytest.mark.parametrize("words", ["--adapter affine", "--epochs three", "--adapter", ""])
+def test_values_are_checked_by_the_methods_that_take_them(
+    words: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    out = ["--out", "x"] if words else []
+    with pytest.raises(SystemExit) as stop:
+        parse(["gcd", "camp"], [*out, *words.split()])
+    assert stop.value.code == 2
+    assert (words.split() or ["--out"])[0] in capsys.readouterr().err
+
+
+def test_help_of_several_names_who_takes_what(capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit) as stop:
+        parse(["camp", "gcd", "pa"], ["--method", "camp,gcd,pa", "--help"])
+    assert stop.value.code == 0
+    shown = capsys.readouterr().out
+    own = shown.split("explains them:")[1].strip().split("\n\n")[0]
+    lines = {line.split()[0]: line.split(maxsplit=1)[1] for line in own.splitlines()}
+    assert lines["--adapter"] == "camp"
+    assert lines["--exemplars"] == "camp, pa"
+    assert lines["--epochs"] == "all"
+    for method in ("camp", "gcd", "pa"):
+        for name in option_names(method, own=True):
+            assert f"--{name.replace('_', '-')}" in lines
+    assert "one view bank: camp, gcd, pa." in shown
+    assert "--images-per-class" in shown
