@@ -12,7 +12,7 @@ from camp.evaluation.drift import relative_reduction
 from camp.evaluation.summary import mean
 from camp.report.charts import BarRow, Line, Mark, bar_chart, dumbbell_chart, heat_map, line_chart
 from camp.report.groups import RunGroup, spread
-from camp.report.latent import colour, latent_map
+from camp.report.latent import colour, group_style, latent_map
 from camp.report.schema import RunResults
 from camp.report.svg import percent, ticks
 
@@ -29,7 +29,7 @@ def accuracy_after_tasks(groups: Sequence[RunGroup], names: Sequence[str], which
         seeds = [[*seed, *[None] * (longest - len(seed))] for seed in seeds]
         figures = [spread(list(column)) for column in zip(*seeds)]
         values = [figure.mean if figure else None for figure in figures]
-        lines.append(Line(name, f"g{number % 8}", values, seeds if len(seeds) > 1 else []))
+        lines.append(Line(name, group_style(number), values, seeds if len(seeds) > 1 else []))
     if not any(value is not None for line in lines for value in line.values):
         return None
     told = ", ".join(f"{line.label} ends at {percent(_last(line.values))}" for line in lines)

@@ -33,6 +33,15 @@ def colour(number: int) -> str:
     return f"c{number % 8}"
 
 
+def group_style(number: int) -> str:
+    """The CSS classes of the number-th setting: eight colours, then the same ones dashed.
+
+    >>> group_style(1), group_style(9)
+    ('g1', 'g1 again')
+    """
+    return f"g{number % 8}" + (" again" if number >= 8 else "")
+
+
 def _scales(corners: Iterable[Point], width: float, height: float, margin: float) -> tuple[Scale, Scale]:
     """One unit is the same length along both axes: distances on the map mean something."""
     finite = [(p[0], p[1]) for p in corners if math.isfinite(p[0]) and math.isfinite(p[1])] or [(0.0, 0.0)]

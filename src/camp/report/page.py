@@ -14,7 +14,7 @@ from camp.files import write_text
 from camp.progress import clock
 from camp.report import figures
 from camp.report.groups import RunGroup, Spread, group_runs, spread
-from camp.report.latent import colour
+from camp.report.latent import colour, group_style
 from camp.report.schema import CategoryResults, Protocol, RunResults
 from camp.report.svg import percent
 from camp.report.tables import FIGURES, comparison, figure, shown
@@ -89,7 +89,7 @@ def render_page(runs: list[RunResults], protocol: Protocol = "agnostic") -> str:
         js=Markup((here / "page.js").read_text(encoding="utf-8")),
         title=_title(runs),
         lead=_lead(groups, names),
-        groups=list(zip(groups, names, [f"g{i % 8}" for i in range(len(groups))])),
+        groups=list(zip(groups, names, [group_style(i) for i in range(len(groups))])),
         views=views,
         best=_best(groups),
         best_name=names[groups.index(_best(groups))],
@@ -218,7 +218,7 @@ def _views(groups: list[RunGroup], names: list[str]) -> list[RunView]:
                 RunView(
                     id=f"run{len(views)}",
                     name=f"{name}, seed {run.results['seed']}" if several else name,
-                    colour=f"g{g % 8}",
+                    colour=group_style(g),
                     shown=first and g < SHOWN_AT_FIRST,
                     run=run,
                     matrix=figures.accuracy_matrix(run),
