@@ -190,6 +190,7 @@ def test_attended_mean_has_the_right_gradient(kept: torch.dtype, monkeypatch: py
         x, scale = (x * 30).round(), torch.rand(3, 5, 1, generator=generator, dtype=torch.float64) / 20
     x = x.to(kept)
     assert torch.autograd.gradcheck(lambda u: attended_mean(u, x, scale), (u,))
+    assert torch.autograd.gradgradcheck(lambda u: attended_mean(u, x, scale), (u,))
     whole = x.double() if scale is None else x.double() * scale
     torch.testing.assert_close(attended_mean(u, x, scale), attended_mean_oracle(u, whole))
 

@@ -23,7 +23,7 @@ from camp.streams.datasets.base import Dataset
 from camp.streams.scenarios import Scenario, Split
 from camp.streams.stream import make_task
 from camp.streams.tasks import Task, TaskTruth
-from camp.views.bank import Bank, BankSpec
+from camp.views.bank import Bank, BankSpec, BankViews
 from camp.views.filling import fill
 from camp.views.fresh import FreshViews, Lens
 from camp.views.settings import Augmentation, ViewSettings
@@ -35,6 +35,8 @@ KINDS = {
     "pictures": BackboneSettings(backbone="conv-tiny", resolution=8),
     "vectors": BackboneSettings(backbone="embeddings", dim=64),
 }
+BANKED = {"tokens": BackboneSettings(backbone="vit-s16", weights="random", resolution=32, depth=2)}
+"""With a trunk, whose output is kept in a bank; slower than `KINDS`."""
 SMALL = {
     "epochs": 2,
     "batch_size": 16,
@@ -68,7 +70,7 @@ class Stream:
 
 
 def backbone(kind: str, seed: int) -> Backbone:
-    return make_backbone(KINDS[kind], generator(seed, "backbone"))
+    return make_backbone((KINDS | BANKED)[kind], generator(seed, "backbone"))
 
 
 def options_of(settings: type) -> set[str]:
@@ -90,7 +92,7 @@ def small_settings(name: str, **options: Any) -> Any:
 
 
 def dataset(kind: str, folder: Path) -> Dataset:
-    if kind == "pictures":
+    if kind != "vectors":
         return load_dataset("digits")
     path = folder / "digits.npz"
     if not path.exists():
@@ -132,14 +134,15 @@ def stream(kind: str, folder: Path, plans: Sequence[Plan] = USUAL, tell_k: bool 
     data = dataset(kind, folder)
     split = split_of(data, plans, tell_k)
     network, look = backbone(kind, 0), Augmentation(crop_scale=0.5, flip=0.0, jitter=0.0, grey=0.0)
-    spec = BankSpec.of(network, ViewSettings(), look)
+    spec = BankSpec.of(network, ViewSettings(augmentations=3), look)
     bank = Bank(folder / kind, spec)
     train = {key for task in split.tasks for key in (*task.labelled, *task.unlabelled)}
     filled = fill(bank, network, data, split.keys(), train, QUIET)
     assert not filled.bad
     lens = Lens(network, look, network.mean, network.std)
 
-    def views_of(keys: Sequence[str]) -> FreshViews:
-        return FreshViews(bank, [filled.digests[key] for key in keys], CPU, lens)
+    def views_of(keys: Sequence[str]) -> BankViews:
+        digests = [filled.digests[key] for key in keys]
+        return BankViews(bank, digests, CPU) if kind in BANKED else FreshViews(bank, digests, CPU, lens)
 
     return Stream(kind, [make_task(split, data, t, views_of) for t in range(len(plans))])

@@ -193,6 +193,13 @@ def test_interrupted_and_resumed_is_undisturbed(
 
 
 @every_method
+def test_a_block_of_a_vit_is_trained_from_a_bank(opened: Open, tmp_path: Path, name: str) -> None:
+    """The paper's tip: its attention is rearranged, and has gradients of its own."""
+    here = opened("tokens")
+    assert interrupted(here, name, tmp_path, 1, 1).same_as(whole(here, name))
+
+
+@every_method
 @pytest.mark.parametrize("at_task", [0, 1])
 def test_resumed_where_the_number_of_categories_is_estimated(
     opened: Open, tmp_path: Path, name: str, at_task: int

@@ -306,7 +306,8 @@ def attended_mean(u: Tensor, tokens: Tensor, scale: Tensor | None = None) -> Ten
 class _AttendedMean(torch.autograd.Function):
     """`attended_mean` over chunks of views that stay in the cache: each pass reads the tokens once.
 
-    Automatic differentiation would keep a float32 copy of all tokens and read it four times over.
+    Automatic differentiation would keep a float32 copy of all tokens and read it four times over. Where the
+    gradient is to be differentiated itself, it is computed in the plain way.
     """
 
     @staticmethod
@@ -319,12 +320,14 @@ class _AttendedMean(torch.autograd.Function):
                 scores *= row_scale
             torch.softmax(scores, dim=-1, out=a[part])
             torch.bmm(a[part] if row_scale is None else a[part] * row_scale, x, out=m[part])
-        ctx.save_for_backward(a, m, tokens, scale)
+        ctx.save_for_backward(u, a, m, tokens, scale)
         return m
 
     @staticmethod
     def backward(ctx: Any, *grads: Tensor) -> tuple[Tensor, None, None]:
-        a, m, tokens, scale = ctx.saved_tensors
+        u, a, m, tokens, scale = ctx.saved_tensors
+        if torch.is_grad_enabled():  # create_graph=True
+            return _gradient(u, grads[0], tokens, scale), None, None
         grad_m = grads[0].contiguous()
         grad_u = torch.empty_like(grad_m)
         # The mean of d loss / d a under a is known without the tokens: sum_j a_j (grad_m . x_j) = grad_m . m.
@@ -338,6 +341,14 @@ class _AttendedMean(torch.autograd.Function):
                 grad_scores *= row_scale
             torch.bmm(grad_scores, x, out=grad_u[part])
         return grad_u, None, None
+
+
+def _gradient(u: Tensor, grad_m: Tensor, tokens: Tensor, scale: Tensor | None) -> Tensor:
+    """d loss / d u (B, H, D) of `attended_mean`, given d loss / d m, by operations with a gradient of their own."""
+    x = tokens.to(u.dtype) if scale is None else tokens.to(u.dtype) * scale.to(u.dtype)
+    a = torch.softmax(u @ x.transpose(1, 2), dim=-1)
+    grad_a = grad_m @ x.transpose(1, 2)
+    return (a * (grad_a - (a * grad_a).sum(dim=-1, keepdim=True))) @ x
 
 
 def _chunks(

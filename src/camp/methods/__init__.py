@@ -31,9 +31,6 @@ METHODS = {
     "frozen": MethodInfo(
         "no training: the yardstick", "camp.methods.frozen", "FrozenSettings", "make_frozen"
     ),
-    "camp": MethodInfo(
-        "projected distillation and centroid adaptation", "camp.methods.camp", "CampSettings", "make_camp"
-    ),
     "gcd": MethodInfo(
         "generalized category discovery, fine-tuned", "camp.methods.gcd", "GcdSettings", "make_gcd"
     ),
@@ -44,8 +41,23 @@ METHODS = {
         "GCD with feature distillation", "camp.methods.gcd_fd", "GcdFdSettings", "make_gcd_fd"
     ),
     "gcd-er": MethodInfo("GCD with experience replay", "camp.methods.gcd_er", "GcdErSettings", "make_gcd_er"),
+    "metagcd": MethodInfo(
+        "meta-learning over simulated sessions", "camp.methods.metagcd", "MetaGcdSettings", "make_metagcd"
+    ),
+    "simgcd": MethodInfo(
+        "parametric classification with pseudo-labels", "camp.methods.simgcd", "SimgcdSettings", "make_simgcd"
+    ),
     "pa": MethodInfo("proxy anchors", "camp.methods.pa", "PaSettings", "make_pa"),
+    "igcd": MethodInfo(
+        "density-based support set and soft nearest neighbours",
+        "camp.methods.igcd",
+        "IgcdSettings",
+        "make_igcd",
+    ),
     "gm": MethodInfo("grow and merge", "camp.methods.gm", "GmSettings", "make_gm"),
+    "camp": MethodInfo(
+        "projected distillation and centroid adaptation", "camp.methods.camp", "CampSettings", "make_camp"
+    ),
 }
 
 

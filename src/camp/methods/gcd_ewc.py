@@ -20,7 +20,6 @@ from typing import Any
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
-from torch.func import functional_call, grad, vmap
 
 from camp.backbones.base import Backbone
 from camp.errors import CampError
@@ -33,10 +32,7 @@ from camp.methods.phase1 import Objective, Phase1
 from camp.methods.settings import Discovery, Training, check_positive, check_share
 from camp.methods.tip_method import part_of
 from camp.progress import Progress
-from camp.views.base import Batch, Views
-
-_AT_ONCE = 16
-"""Pictures whose gradients are held in memory together."""
+from camp.views.base import Views
 
 
 @dataclass(frozen=True)
@@ -128,20 +124,15 @@ def diagonal_fisher(
     The gradients are those of single pictures, clean views: the square of a sum would be another thing.
     """
     tip.eval()
-    parameters = {name: p.detach() for name, p in tip.named_parameters() if p.requires_grad}
-
-    def log_likelihood(theta: dict[str, Tensor], picture: Batch, label: Tensor) -> Tensor:
-        z = functional_call(tip, theta, ({name: value[None] for name, value in picture.items()},))
-        return -F.cross_entropy(classifier(z), label[None])
-
-    gradients = vmap(grad(log_likelihood), in_dims=(None, 0, 0))
-    sums = {name: torch.zeros_like(value) for name, value in parameters.items()}
+    parameters = {name: p for name, p in tip.named_parameters() if p.requires_grad}
+    sums = {name: torch.zeros_like(p) for name, p in parameters.items()}
     with progress.track("Fisher information", len(views)) as bar:
-        for rows in torch.arange(len(views)).split(_AT_ONCE):
-            for name, each in gradients(parameters, views.clean(rows), labels[rows]).items():
-                sums[name] += each.detach().square().sum(0)
-            bar.advance(len(rows))
-    return {name: value / len(views) for name, value in sums.items()}
+        for row in torch.arange(len(views)).split(1):
+            loss = F.cross_entropy(classifier(tip(views.clean(row))), labels[row])
+            for total, gradient in zip(sums.values(), torch.autograd.grad(loss, list(parameters.values()))):
+                total.addcmul_(gradient, gradient)
+            bar.advance()
+    return {name: total / len(views) for name, total in sums.items()}
 
 
 def make_gcd_ewc(backbone: Backbone, settings: GcdEwcSettings, seed: int, device: torch.device) -> EwcMethod:

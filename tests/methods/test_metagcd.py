@@ -1,0 +1,240 @@
+"""MetaGCD: what an episode is made of, and its meta-objective against one unrolled by hand."""
+
+import copy
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from small_streams import CPU, QUIET, stream
+from torch import Tensor
+
+from camp.backbones.residual_mlp import ResidualMlp
+from camp.backbones.vit import VitShape, random_state, split
+from camp.errors import CampError
+from camp.losses import simclr, supcon
+from camp.losses.soft_neighbourhood import soft_neighbourhood
+from camp.methods.centroid_method import NO_DISTILLATION
+from camp.methods.metagcd import (
+    Learner,
+    MetaGcdObjective,
+    MetaGcdSettings,
+    MetaPhase1,
+    Session,
+    episode,
+    pictures,
+)
+from camp.methods.settings import Training
+
+DIM = 6
+
+
+def generator(seed: int = 0) -> torch.Generator:
+    return torch.Generator().manual_seed(seed)
+
+
+def make_phase(tip: torch.nn.Module | None = None, dim: int = DIM, **options: Any) -> MetaPhase1:
+    """Phase 1 in double precision, without pictures."""
+    settings = MetaGcdSettings(**{"projector_width": 8, "neighbour_threshold": 0.5, **options})
+    if tip is None:
+        tip = ResidualMlp(dim, 5, generator(1))
+        torch.nn.init.normal_(tip.fc2.weight, std=0.3, generator=generator(2))
+    return MetaPhase1(
+        meta=settings,
+        tip=tip.double(),
+        objective=MetaGcdObjective(settings, dim, generator(3)).double(),
+        distiller=None,
+        distillation=NO_DISTILLATION,
+        settings=Training(),
+        views=None,
+        labels=torch.empty(0, dtype=torch.long),
+        own=0,
+        old=None,
+        device=CPU,
+        draws=(0, 0),
+    )
+
+
+def make_sessions(count: int = 2, twins: bool = False) -> list[Session]:
+    """list[Session] of six pictures each, as vectors; with `twins` each picture arrives with one just like it."""
+    draw = generator(4)
+
+    def batch(twins: bool) -> dict[str, Tensor]:
+        views = torch.randn(2, 6, DIM, generator=draw, dtype=torch.float64)
+        if twins:
+            views = views[:, [0, 0, 1, 1, 2, 2]]
+        return {"vector": views.flatten(0, 1)}
+
+    return [(batch(twins), batch(False), torch.tensor([0, 1, 0, 2, 1, 2])) for _ in range(count)]
+
+
+def theta_of(phase: MetaPhase1) -> dict[str, Tensor]:
+    return {name: p for name, p in phase.learner.named_parameters() if p.requires_grad}
+
+
+def slow_meta_loss(phase: MetaPhase1, sessions: list[Session]) -> float:
+    """The episode played through with a copy of the network and torch's own SGD."""
+    meta, learner = phase.meta, copy.deepcopy(phase.learner)
+    sgd = torch.optim.SGD(learner.parameters(), lr=meta.inner_rate)
+
+    def projected(batch: dict[str, Tensor]) -> Tensor:
+        return learner.objective.projector(learner.tip(batch).view(2, 6, DIM))
+
+    total = 0.0
+    for arriving, seen, labels in sessions:
+        for _ in range(meta.inner_steps):
+            h = projected(arriving)
+            l_sncl = soft_neighbourhood(h, meta.neighbour_threshold, meta.supcon_temperature)
+            assert l_sncl > 0
+            l_in = (1 - meta.neighbour_weight) * simclr(h) + meta.neighbour_weight * l_sncl
+            sgd.zero_grad()
+            l_in.backward()
+            sgd.step()
+        h = projected(seen)
+        l_out = (1 - meta.beta) * simclr(h) + meta.beta * supcon(h, labels, meta.supcon_temperature)
+        total += l_out.item()
+    return total
+
+
+@pytest.mark.parametrize("options", [{}, {"inner_steps": 3, "inner_rate": 0.05}, {"first_order": True}])
+def test_the_meta_objective_is_an_episode_played_through(options: dict[str, Any]) -> None:
+    phase, sessions = make_phase(**options), make_sessions(3)
+    assert phase.meta_loss(theta_of(phase), sessions).item() == pytest.approx(slow_meta_loss(phase, sessions))
+
+
+@pytest.mark.parametrize(("first_order", "exact"), [(False, True), (True, False)])
+def test_its_gradient_goes_through_the_inner_updates(first_order: bool, exact: bool) -> None:
+    """Against finite differences of the episode played through; without second derivatives it is another.
+
+    Twins are neighbours of positiveness 1 at all parameters: targets have no gradient, but finite differences
+    would see them move.
+    """
+    phase = make_phase(first_order=first_order, neighbour_threshold=0.9999)
+    sessions = make_sessions(twins=True)
+    theta = theta_of(phase)
+    gradients = torch.autograd.grad(phase.meta_loss(theta, sessions), list(theta.values()))
+    draw, step = generator(5), 1e-6
+    agree = []
+    for p, gradient in zip(theta.values(), gradients):
+        direction = torch.randn(p.shape, generator=draw, dtype=torch.float64)
+        values = []
+        for sign in (1, -1):
+            with torch.no_grad():
+                p += sign * step * direction
+            values.append(slow_meta_loss(phase, sessions))
+            with torch.no_grad():
+                p -= sign * step * direction
+        slope = (values[0] - values[1]) / (2 * step)
+        agree.append((gradient * direction).sum().item() == pytest.approx(slope, rel=1e-4, abs=1e-6))
+    assert all(agree) == exact
+
+
+def test_a_block_with_attention_can_be_differentiated_twice() -> None:
+    shape = VitShape(64, 16, blocks=3)
+    trunk, tip = split(random_state(shape, generator()), shape, 32, 3, 2)
+    batch = {name: x.double() for name, x in trunk(torch.randn(8, 3, 32, 32, generator=generator())).items()}
+    gradients = {}
+    for first_order in (False, True):
+        phase = make_phase(copy.deepcopy(tip), 64, first_order=first_order)
+        theta = theta_of(phase)
+        loss = phase.meta_loss(theta, [(batch, batch, torch.tensor([0, 0, 1, 1]))])
+        gradients[first_order] = torch.autograd.grad(loss, list(theta.values()), materialize_grads=True)
+    assert all(g.isfinite().all() for g in gradients[False])
+    assert any(not torch.allclose(a, b) for a, b in zip(gradients[False], gradients[True]))
+
+
+LABELS = torch.tensor([0, 0, 1, -1, 1, 2, 2, -1, 3, 3, 4, 4, -1, 5, 5, 6, 6, 7, 7, 0])
+"""Of fifteen pictures of the task and five exemplars, one of them of a class that came again."""
+OWN = 15
+
+
+def classes(rows: Tensor) -> set[int]:
+    return set(LABELS[rows].flatten().tolist())
+
+
+def test_an_episode_is_a_small_stream() -> None:
+    brought = set()
+    for seed in range(10):
+        rows = episode(LABELS, OWN, 2, 100, generator(seed))
+        assert rows.shape == (2, 2, 17)  # all labelled pictures, and no more
+        new = [classes(rows[s, 0, :9]) for s in range(2)]
+        old = classes(rows[:, 0, 9:])
+        assert [len(new[0]), len(new[1]), len(old)] == [2, 2, 4]
+        assert new[0] | new[1] | old == set(range(8))
+        assert old >= {6, 7}  # classes of earlier tasks are never novel
+        assert classes(rows[0, 1]) == old | new[0]  # L_out asks for nothing that is still to come
+        assert sorted(rows[1, 1].tolist()) == (LABELS >= 0).nonzero()[:, 0].tolist()
+        brought |= new[0] | new[1]
+    assert brought == set(range(6))
+
+
+def test_no_picture_comes_twice_where_there_are_enough() -> None:
+    labels = torch.arange(4).repeat_interleave(10)
+    for part in episode(labels, 40, 3, 12, generator()).flatten(0, 1):
+        assert len(part.unique()) == 12
+
+
+def test_episodes_of_odd_tasks() -> None:
+    draw = generator()
+    unlabelled = torch.full((4,), -1)
+    assert episode(unlabelled, 4, 2, 8, draw).shape == (2, 2, 0)
+    assert episode(unlabelled[:0], 0, 2, 8, draw).shape == (2, 2, 0)
+    one_picture = episode(torch.tensor([-1, 5, -1]), 3, 3, 8, draw)
+    assert one_picture.tolist() == [[[1], [1]]] * 3
+    one_class = episode(torch.tensor([5, 5, -1, 5]), 4, 2, 8, draw)  # nothing is new, it is kept all the same
+    assert all(sorted(part.tolist()) == [0, 1, 3] for part in one_class.flatten(0, 1))
+    exemplars_alone = episode(torch.tensor([-1, -1, 3, 4]), 2, 2, 8, draw)
+    assert all(sorted(part.tolist()) == [2, 3] for part in exemplars_alone.flatten(0, 1))
+
+
+def test_pictures_are_taken_with_both_views() -> None:
+    batch = {"x": torch.arange(10), "y": torch.arange(20).view(10, 2)}  # five pictures, view-major
+    taken = pictures(batch, 5, 1, 3)
+    assert taken["x"].tolist() == [1, 2, 6, 7]
+    assert torch.equal(taken["y"], batch["y"][[1, 2, 6, 7]])
+
+
+def test_the_head_of_pictures_without_labels_is_that_of_labelled_ones() -> None:
+    """L_in and L_out by their equations, each on its own pictures."""
+    settings = MetaGcdSettings(projector_width=8, beta=0.3, neighbour_weight=0.6, neighbour_threshold=0.2)
+    objective = MetaGcdObjective(settings, DIM, generator())
+    z, labels = torch.randn(2, 7, DIM, generator=generator(1)), torch.tensor([0, 1, 0])
+    terms = objective(z, 4, labels, 0)
+    h = objective.projector(z)
+    l_in = 0.4 * simclr(h[:, :4], 1.0) + 0.6 * soft_neighbourhood(h[:, :4], 0.2, 0.07)
+    l_out = 0.7 * simclr(h[:, 4:], 1.0) + 0.3 * supcon(h[:, 4:], labels, 0.07)
+    torch.testing.assert_close(terms["in"], l_in)
+    torch.testing.assert_close(terms["out"], l_out)
+    learner = Learner(torch.nn.Identity(), objective)
+    torch.testing.assert_close(learner(z[:, :4].flatten(0, 1), None), l_in)
+    torch.testing.assert_close(learner(z[:, 4:].flatten(0, 1), labels), l_out)
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"sessions": 0}, "at least one session"),
+        ({"inner_steps": 0}, "at least one inner step"),
+        ({"inner_rate": 0.0}, "inner_rate"),
+        ({"neighbour_threshold": 1.2}, "cosine"),
+        ({"neighbour_weight": 1.2}, "neighbour_weight"),
+        ({"exemplars": -1}, "exemplars"),
+    ],
+)
+def test_settings_are_checked(options: dict[str, Any], message: str) -> None:
+    with pytest.raises(CampError, match=message):
+        MetaGcdSettings(**options)
+
+
+def test_a_step_goes_down_both_losses(tmp_path: Path) -> None:
+    """Steps of the task's pictures with and without labelled ones beside them."""
+    with_labels = stream("vectors", tmp_path, [{0: (6, 4), 1: (5, 5), 2: (0, 9)}])
+    without = stream("vectors", tmp_path, [{0: (0, 10), 1: (0, 10), 2: (0, 9)}])
+    for here, met in ((with_labels, True), (without, False)):
+        method = here.build("metagcd")
+        before = copy.deepcopy(method.tip.state_dict())
+        method.start_task(here.tasks[0][0], QUIET)
+        terms = method.train_epoch(0)
+        assert (terms["meta"] > 0) == met
+        assert terms["loss"] == pytest.approx(terms["task"] + terms["meta"])
+        assert any(not torch.equal(value, before[name]) for name, value in method.tip.state_dict().items())
