@@ -34,8 +34,13 @@ class Sizes:
     """D, the length of a feature."""
     known: int
     """Known classes so far, this task's among them; labels are 0 .. known - 1."""
-    total: int
-    """K, all categories so far, known and novel."""
+    count: Callable[[], int]
+    """How K is come by."""
+
+    @property
+    def total(self) -> int:
+        """K, all categories, known and novel. Where it is not told it is estimated: ask only if needed."""
+        return self.count()
 
 
 NO_DISTILLATION = Distillation(alpha=0.0, kind="mse", data="task", views="sum")
@@ -74,7 +79,7 @@ class CentroidMethod(TipMethod):
         if self._old_tip is not None:
             distiller = make_distiller(self.parts.distiller, self.dim, generator(self.seed, "distiller", t))
         compared = distiller is not None or self.parts.adapter != "none"
-        sizes = Sizes(self.dim, self._known(), self._prototypes(progress))
+        sizes = Sizes(self.dim, self._known(), lambda: self._prototypes(progress))
         return self._phase(
             tip=self.tip,
             objective=self.parts.objective(sizes, generator(self.seed, "heads", t)),

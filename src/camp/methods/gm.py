@@ -36,8 +36,7 @@ from torch import Tensor
 
 from camp.backbones.base import Backbone
 from camp.errors import CampError
-from camp.losses import balanced, cross_entropy, simclr
-from camp.losses.pairwise import mutual_neighbours, pairwise
+from camp.losses import balanced, cross_entropy, mutual_neighbours, pairwise, simclr
 from camp.methods.centroid_method import CentroidMethod, Composition
 from camp.methods.heads import Prototypes, gcd_projector
 from camp.methods.phase1 import Distillation, Objective

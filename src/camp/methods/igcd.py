@@ -23,7 +23,7 @@ Prototypes and projector are SimGCD's: they last and grow. After training a disc
 prototype that is nearest to it, so that replay goes on with what the prototype has learned.
 """
 
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 
 import torch
 from torch import Tensor
@@ -34,8 +34,7 @@ from camp.classifiers.soft_nearest_neighbour import SoftNearestNeighbour
 from camp.clustering.density import densest, density
 from camp.clustering.hungarian import match
 from camp.clustering.semi_supervised_kmeans import KMeans
-from camp.losses import balanced, cross_entropy, mean_entropy, pseudo_label, teacher_temperature
-from camp.losses.rampup import rampup
+from camp.losses import balanced, cross_entropy, mean_entropy, pseudo_label, rampup, teacher_temperature
 from camp.methods.base import State
 from camp.methods.memory import Memory
 from camp.methods.phase1 import Objective, Phase1, clean_features
@@ -173,8 +172,8 @@ class Igcd(PrototypeMethod):
         self._enter([*result.known_labels, *[None] * self._n_novel()], clusters)
         known = chosen[task.labels[chosen] != UNLABELLED]
         novel = chosen[task.labels[chosen] == UNLABELLED]
-        self.memory = _with(self.memory, task.views.subset(known), task.labels[known])
-        self.discovered = _with(self.discovered, task.views.subset(novel), self._assigned[novel])
+        self.memory = self.memory.joined(task.views.subset(known), task.labels[known])
+        self.discovered = self.discovered.joined(task.views.subset(novel), self._assigned[novel])
         self._classifier = None
 
     def _by_prototype(self, result: KMeans) -> Tensor:
@@ -196,7 +195,7 @@ class Igcd(PrototypeMethod):
         """The support set so far: pictures and their positions in `categories`."""
         both = self.discovered
         if self.memory.views is not None and self.memory.labels is not None:
-            both = _with(both, self.memory.views, self._rows(self.memory.labels))
+            both = both.joined(self.memory.views, self._rows(self.memory.labels))
         return None if both.views is None or both.labels is None else (both.views, both.labels)
 
     def predict(self, features: Tensor, allowed: Tensor | None = None) -> Tensor:
@@ -222,13 +221,6 @@ class Igcd(PrototypeMethod):
         mine = {f"memory.{key}": value for key, value in part_of(state.tensors, "discovered.").items()}
         self.discovered = Memory(0).restored(mine, views)
         self._classifier = None
-
-
-def _with(memory: Memory, views: Views, labels: Tensor) -> Memory:
-    """The memory with more pictures."""
-    if memory.views is None or memory.labels is None:
-        return replace(memory, views=views, labels=labels) if len(labels) else memory
-    return replace(memory, views=memory.views.joined(views), labels=torch.cat([memory.labels, labels]))
 
 
 def make_igcd(backbone: Backbone, settings: IgcdSettings, seed: int, device: torch.device) -> Igcd:

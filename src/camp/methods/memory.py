@@ -32,7 +32,12 @@ class Memory:
         if not self.per_class or not chosen:
             return self
         rows = torch.cat(chosen)
-        views, labels = task.views.subset(rows), task.labels[rows]
+        return self.joined(task.views.subset(rows), task.labels[rows])
+
+    def joined(self, views: Views, labels: Tensor) -> "Memory":
+        """The memory with more pictures, (m,) with their labels, behind those it has."""
+        if not len(labels):
+            return self
         if self.views is not None and self.labels is not None:
             views, labels = self.views.joined(views), torch.cat([self.labels, labels])
         return replace(self, views=views, labels=labels)

@@ -38,8 +38,7 @@ from torch.nn.attention import SDPBackend, sdpa_kernel
 
 from camp.backbones.base import Backbone
 from camp.errors import CampError
-from camp.losses import balanced, simclr, supcon
-from camp.losses.soft_neighbourhood import soft_neighbourhood
+from camp.losses import balanced, simclr, soft_neighbourhood, supcon
 from camp.methods.centroid_method import CentroidMethod, Composition
 from camp.methods.heads import gcd_projector
 from camp.methods.phase1 import Objective, Phase1

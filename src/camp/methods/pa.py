@@ -21,7 +21,7 @@ from torch import Tensor, nn
 
 from camp.backbones.base import Backbone
 from camp.errors import CampError
-from camp.losses.proxy_anchor import proxy_anchor
+from camp.losses import proxy_anchor
 from camp.methods.centroid_method import CentroidMethod, Composition
 from camp.methods.phase1 import Distillation, Objective
 from camp.methods.settings import Discovery, Training, check_exemplars, check_positive, check_share
