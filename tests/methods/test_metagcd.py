@@ -236,5 +236,5 @@ def test_a_step_goes_down_both_losses(tmp_path: Path) -> None:
         method.start_task(here.tasks[0][0], QUIET)
         terms = method.train_epoch(0)
         assert (terms["meta"] > 0) == met
-        assert terms["loss"] == pytest.approx(terms["task"] + terms["meta"])
+        assert terms["loss"] == pytest.approx(terms["in"] + terms["meta"])
         assert any(not torch.equal(value, before[name]) for name, value in method.tip.state_dict().items())

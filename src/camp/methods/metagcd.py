@@ -166,7 +166,7 @@ class MetaPhase1(Phase1):
         l_task, l_meta = self._loss(theta, pictures(batch, count, 0, own)), self.meta_loss(theta, sessions)
         loss = l_task + l_meta
         self._descend(loss)
-        return {"task": l_task, "meta": l_meta, "loss": loss}
+        return {"in": l_task, "meta": l_meta, "loss": loss}
 
     def meta_loss(self, theta: Parameters, sessions: list[Session]) -> Tensor:
         """L_meta(theta); 0 without sessions."""
