@@ -111,7 +111,7 @@ def whole(here: Stream, name: str, seed: int = 0, **options: Any) -> Outcome:
         measured = evaluator.after_task(method, here.tasks[: t + 1], QUIET)
         assert len(measured["agnostic"]["all"]) == t + 1
     assert all(math.isfinite(value) for line in terms for value in line.values())
-    assert not any(line.keys() & {"task", "epoch", "seconds"} for line in terms)  # what metrics.jsonl adds to them
+    assert not any(line.keys() & {"task", "epoch", "seconds"} for line in terms)  # metrics.jsonl adds them
     return outcome_of(method, here, terms)
 
 
