@@ -7,7 +7,8 @@ BIN := .venv/bin
 .venv/installed: pyproject.toml constraints.txt
 	@echo "Setting up .venv (a few minutes the first time)"
 	@$(PYTHON) -m venv .venv
-	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --progress-bar off -c constraints.txt -e '.[dev]'
+	@$(BIN)/python -m pip install -qq --disable-pip-version-check -c constraints.txt -e '.[dev]' & \
+		while kill -0 $$! 2>/dev/null; do printf .; sleep 2; done; echo; wait $$!
 	@touch $@
 
 demo: .venv/installed

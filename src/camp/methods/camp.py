@@ -17,18 +17,16 @@ from camp.backbones.base import Backbone
 from camp.errors import CampError
 from camp.methods.centroid_method import CentroidMethod, Composition
 from camp.methods.phase1 import Distillation
-from camp.methods.settings import Discovery, Training, check_exemplars, check_positive, check_share
+from camp.methods.settings import SimgcdLosses, check_exemplars, check_share
 from camp.methods.simgcd_objective import SimgcdObjective
 
 
 @dataclass(frozen=True)
-class CampSettings:
+class CampSettings(SimgcdLosses):
     """CAMP as published; every number can be changed."""
 
     alpha: float | None = None
     """Weight of distillation; by default 0.5, or 0.1 with exemplars."""
-    beta: float = 0.35
-    """Weight of the supervised against the self-supervised loss."""
     supervised: bool = True
     """L_SL; off for the ablation."""
     self_supervised: bool = True
@@ -41,24 +39,11 @@ class CampSettings:
     """psi: carries centroids from the old feature space to the new one."""
     exemplars: int = 0
     """Labelled pictures of each known class kept for later tasks."""
-    simclr_temperature: float = 1.0
-    """Of SimCLR (the reference's; the paper shares SupCon's)."""
-    supcon_temperature: float = 0.07
-    """Of SupCon."""
-    entropy_weight: float = 2.0
-    """epsilon, the weight of the mean-entropy term."""
-    projector_width: int = 2048
-    """Hidden units of the projector g."""
-    training: Training = field(default_factory=Training)
-    discovery: Discovery = field(default_factory=Discovery)
     adaptation: AdapterSettings = field(default_factory=AdapterSettings)
 
     def __post_init__(self) -> None:
+        super().__post_init__()
         check_share("alpha", self.alpha)
-        check_share("beta", self.beta)
-        check_positive("simclr_temperature", self.simclr_temperature)
-        check_positive("supcon_temperature", self.supcon_temperature)
-        check_positive("projector_width", self.projector_width)
         check_exemplars(self.exemplars)
         if not (self.supervised or self.self_supervised):
             raise CampError(

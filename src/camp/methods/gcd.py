@@ -6,7 +6,7 @@ with a head of its own for each term, then semi-supervised k-means and the neare
 to earlier tasks: old centroids stay where they were while the features move on.
 """
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 import torch
 from torch import Tensor
@@ -16,29 +16,12 @@ from camp.losses import balanced, simclr, supcon
 from camp.methods.centroid_method import CentroidMethod, Composition
 from camp.methods.heads import gcd_projector
 from camp.methods.phase1 import Objective
-from camp.methods.settings import Discovery, Training, check_positive, check_share
+from camp.methods.settings import SupConSettings
 
 
 @dataclass(frozen=True)
-class GcdSettings:
+class GcdSettings(SupConSettings):
     """GCD as the reference fine-tunes it."""
-
-    beta: float = 0.35
-    """Weight of the supervised against the self-supervised loss."""
-    simclr_temperature: float = 1.0
-    """Of SimCLR."""
-    supcon_temperature: float = 0.07
-    """Of SupCon."""
-    projector_width: int = 2048
-    """Hidden units of each head."""
-    training: Training = field(default_factory=Training)
-    discovery: Discovery = field(default_factory=Discovery)
-
-    def __post_init__(self) -> None:
-        check_share("beta", self.beta)
-        check_positive("simclr_temperature", self.simclr_temperature)
-        check_positive("supcon_temperature", self.supcon_temperature)
-        check_positive("projector_width", self.projector_width)
 
 
 class GcdObjective(Objective):

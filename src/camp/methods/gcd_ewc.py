@@ -14,7 +14,7 @@ label, forgets nine tenths of F at each task, and counts the penalty 1.1 times. 
 """
 
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any
 
 import torch
@@ -29,31 +29,21 @@ from camp.methods.base import State
 from camp.methods.centroid_method import CentroidMethod, Composition
 from camp.methods.heads import gcd_projector
 from camp.methods.phase1 import Objective, Phase1
-from camp.methods.settings import Discovery, Training, check_positive, check_share
+from camp.methods.settings import ContrastiveSettings
 from camp.methods.tip_method import part_of
 from camp.progress import Progress
 from camp.views.base import Views
 
 
 @dataclass(frozen=True)
-class GcdEwcSettings:
+class GcdEwcSettings(ContrastiveSettings):
     """GCD's settings without SupCon's, and the strength of consolidation."""
 
-    beta: float = 0.35
-    """Weight of the supervised against the self-supervised loss."""
-    simclr_temperature: float = 1.0
-    """Of SimCLR."""
     ewc: float = 5000.0
     """lambda, the weight of the penalty."""
-    projector_width: int = 2048
-    """Hidden units of SimCLR's head."""
-    training: Training = field(default_factory=Training)
-    discovery: Discovery = field(default_factory=Discovery)
 
     def __post_init__(self) -> None:
-        check_share("beta", self.beta)
-        check_positive("simclr_temperature", self.simclr_temperature)
-        check_positive("projector_width", self.projector_width)
+        super().__post_init__()
         if not self.ewc >= 0:
             raise CampError(f"ewc, the weight of the penalty, can not be negative, and {self.ewc} is.")
 

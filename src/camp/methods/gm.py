@@ -29,7 +29,7 @@ and a momentum update of the static branch. What is ours, with what was measured
   k-means tells them apart.
 """
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 import torch
 from torch import Tensor
@@ -40,37 +40,27 @@ from camp.losses import balanced, cross_entropy, mutual_neighbours, pairwise, si
 from camp.methods.centroid_method import CentroidMethod, Composition
 from camp.methods.heads import Prototypes, gcd_projector
 from camp.methods.phase1 import Distillation, Objective
-from camp.methods.settings import Discovery, Training, check_exemplars, check_positive, check_share
+from camp.methods.settings import ContrastiveSettings, check_exemplars, check_share
 from camp.progress import Progress
 
 
 @dataclass(frozen=True)
-class GmSettings:
+class GmSettings(ContrastiveSettings):
     """Grow and Merge under the protocol of the other methods."""
 
     merge: float | None = None
     """m, the weight of the static branch in the merged one; by default t / (t + 1), the mean over tasks."""
     alpha: float = 0.5
     """Weight of feature distillation from the static branch while growing."""
-    beta: float = 0.35
-    """Weight of the supervised against the self-supervised losses."""
     neighbours: int = 5
     """Pictures of a step that a picture may be taken to be alike."""
-    simclr_temperature: float = 1.0
-    """Of SimCLR."""
-    projector_width: int = 2048
-    """Hidden units of SimCLR's head."""
     exemplars: int = 0
     """Labelled pictures of each known class kept for later tasks."""
-    training: Training = field(default_factory=Training)
-    discovery: Discovery = field(default_factory=Discovery)
 
     def __post_init__(self) -> None:
+        super().__post_init__()
         check_share("merge", self.merge)
         check_share("alpha", self.alpha)
-        check_share("beta", self.beta)
-        check_positive("simclr_temperature", self.simclr_temperature)
-        check_positive("projector_width", self.projector_width)
         check_exemplars(self.exemplars)
         if self.neighbours < 1:
             raise CampError(f"neighbours counts pictures and must be at least 1, not {self.neighbours}.")

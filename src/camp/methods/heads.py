@@ -34,4 +34,9 @@ class Prototypes(nn.Module):
 
     def forward(self, z: Tensor) -> Tensor:
         """(..., D) -> (..., K)."""
-        return F.normalize(z, dim=-1) @ F.normalize(self.weight, dim=-1).T
+        return cosines(z, self.weight)
+
+
+def cosines(z: Tensor, prototypes: Tensor) -> Tensor:
+    """(..., D) with (K, D): (..., K)."""
+    return F.normalize(z, dim=-1) @ F.normalize(prototypes, dim=-1).T

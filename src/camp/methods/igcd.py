@@ -23,7 +23,7 @@ Prototypes and projector are SimGCD's: they last and grow. After training a disc
 prototype that is nearest to it, so that replay goes on with what the prototype has learned.
 """
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 import torch
 from torch import Tensor
@@ -38,7 +38,7 @@ from camp.losses import balanced, cross_entropy, mean_entropy, pseudo_label, ram
 from camp.methods.base import State
 from camp.methods.memory import Memory
 from camp.methods.phase1 import Objective, Phase1, clean_features
-from camp.methods.settings import Discovery, Training, check_exemplars, check_positive, check_share
+from camp.methods.settings import SimgcdLosses, check_exemplars, check_positive, check_share
 from camp.methods.simgcd import PrototypeMethod
 from camp.methods.simgcd_objective import SimgcdObjective
 from camp.methods.tip_method import part_of
@@ -51,11 +51,9 @@ _STUDENT_TEMPERATURE = 0.1
 
 
 @dataclass(frozen=True)
-class IgcdSettings:
+class IgcdSettings(SimgcdLosses):
     """IGCD with the authors' numbers."""
 
-    beta: float = 0.35
-    """Weight of the supervised against the self-supervised loss."""
     exemplars: int = 20
     """Pictures of each category in the support set; they are kept for later tasks."""
     neighbours: int = 10
@@ -66,22 +64,9 @@ class IgcdSettings:
     """w, the weight of L_SNN."""
     rampup: float = 0.5
     """R, in which the weight of L_SNN grows, as a share of the epochs."""
-    simclr_temperature: float = 1.0
-    """Of SimCLR."""
-    supcon_temperature: float = 0.07
-    """Of SupCon."""
-    entropy_weight: float = 2.0
-    """epsilon, the weight of the mean-entropy terms."""
-    projector_width: int = 2048
-    """Hidden units of the projector g."""
-    training: Training = field(default_factory=Training)
-    discovery: Discovery = field(default_factory=Discovery)
 
     def __post_init__(self) -> None:
-        check_share("beta", self.beta)
-        check_positive("simclr_temperature", self.simclr_temperature)
-        check_positive("supcon_temperature", self.supcon_temperature)
-        check_positive("projector_width", self.projector_width)
+        super().__post_init__()
         check_exemplars(self.exemplars, least=1)
         check_positive("neighbours", self.neighbours)
         check_positive("snn_temperature", self.snn_temperature)

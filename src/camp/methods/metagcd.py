@@ -28,7 +28,7 @@ is 0.1, at which L_in and, from the second epoch on, L_out fall with an inner st
 """
 
 from collections.abc import Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any
 
 import torch
@@ -42,7 +42,7 @@ from camp.losses import balanced, simclr, soft_neighbourhood, supcon
 from camp.methods.centroid_method import CentroidMethod, Composition
 from camp.methods.heads import gcd_projector
 from camp.methods.phase1 import Objective, Phase1
-from camp.methods.settings import Discovery, Training, check_exemplars, check_positive, check_share
+from camp.methods.settings import SupConSettings, check_exemplars, check_positive, check_share
 from camp.seeds import generator
 from camp.views.base import Batch
 
@@ -52,11 +52,9 @@ Session = tuple[Batch, Batch, Tensor]
 
 
 @dataclass(frozen=True)
-class MetaGcdSettings:
+class MetaGcdSettings(SupConSettings):
     """MetaGCD under the protocol of the other methods."""
 
-    beta: float = 0.35
-    """Weight of SupCon in L_out."""
     neighbour_weight: float = 0.5
     """w, the weight of the soft neighbourhood loss in L_in."""
     neighbour_threshold: float = 0.85
@@ -71,17 +69,9 @@ class MetaGcdSettings:
     """Leave out the second derivatives of L_in; quicker, and no longer the gradient of L_meta."""
     exemplars: int = 0
     """Labelled pictures of each known class kept for later tasks."""
-    simclr_temperature: float = 1.0
-    """Of SimCLR."""
-    supcon_temperature: float = 0.07
-    """Of SupCon and of the soft neighbourhood loss."""
-    projector_width: int = 2048
-    """Hidden units of the head."""
-    training: Training = field(default_factory=Training)
-    discovery: Discovery = field(default_factory=Discovery)
 
     def __post_init__(self) -> None:
-        check_share("beta", self.beta)
+        super().__post_init__()
         check_share("neighbour_weight", self.neighbour_weight)
         if not -1 <= self.neighbour_threshold <= 1:
             raise CampError(
@@ -91,9 +81,6 @@ class MetaGcdSettings:
             raise CampError("An episode needs at least one session, and a session at least one inner step.")
         check_positive("inner_rate", self.inner_rate)
         check_exemplars(self.exemplars)
-        check_positive("simclr_temperature", self.simclr_temperature)
-        check_positive("supcon_temperature", self.supcon_temperature)
-        check_positive("projector_width", self.projector_width)
 
 
 class MetaGcdObjective(Objective):

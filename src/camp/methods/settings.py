@@ -1,6 +1,6 @@
 """Settings that methods share, a frozen dataclass a concern; free of torch for the command line."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Literal
 
 from camp.errors import CampError
@@ -77,3 +77,42 @@ class Discovery:
             raise CampError("Clustering needs at least one run and one iteration.")
         if self.max_novel is not None and self.max_novel < 1:
             raise CampError(f"max_novel counts categories and must be at least 1, not {self.max_novel}.")
+
+
+@dataclass(frozen=True)
+class ContrastiveSettings:
+    """What methods share that learn by SimCLR beside a supervised loss, and then discover."""
+
+    beta: float = 0.35
+    """Weight of the supervised against the self-supervised loss."""
+    simclr_temperature: float = 1.0
+    """Of SimCLR (the reference's; the paper shares SupCon's)."""
+    projector_width: int = 2048
+    """Hidden units of a projector."""
+    training: Training = field(default_factory=Training)
+    discovery: Discovery = field(default_factory=Discovery)
+
+    def __post_init__(self) -> None:
+        check_share("beta", self.beta)
+        check_positive("simclr_temperature", self.simclr_temperature)
+        check_positive("projector_width", self.projector_width)
+
+
+@dataclass(frozen=True)
+class SupConSettings(ContrastiveSettings):
+    """The same with SupCon."""
+
+    supcon_temperature: float = 0.07
+    """Of SupCon."""
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        check_positive("supcon_temperature", self.supcon_temperature)
+
+
+@dataclass(frozen=True)
+class SimgcdLosses(SupConSettings):
+    """The same with SimGCD's losses on prototypes."""
+
+    entropy_weight: float = 2.0
+    """epsilon, the weight of the mean-entropy term."""

@@ -21,20 +21,19 @@ hardly notices such a factor, and here there is none.
 """
 
 from abc import abstractmethod
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from typing import Literal
 
 import torch
-import torch.nn.functional as F
-from torch import Tensor, nn
+from torch import Tensor
 
 from camp.backbones.base import Backbone
 from camp.classifiers.nearest_centroid import NearestCentroid
 from camp.errors import CampError
 from camp.methods.centroid_method import NO_DISTILLATION
-from camp.methods.heads import Prototypes
+from camp.methods.heads import cosines
 from camp.methods.phase1 import Objective, Phase1, clean_features
-from camp.methods.settings import Discovery, Training, check_positive, check_share
+from camp.methods.settings import Discovery, SimgcdLosses, Training
 from camp.methods.simgcd_objective import SimgcdObjective
 from camp.methods.tip_method import TipMethod
 from camp.progress import Progress
@@ -44,41 +43,11 @@ from camp.views.base import Views
 
 
 @dataclass(frozen=True)
-class SimgcdSettings:
+class SimgcdSettings(SimgcdLosses):
     """SimGCD with the reference's numbers."""
 
-    beta: float = 0.35
-    """Weight of the supervised against the self-supervised loss."""
-    simclr_temperature: float = 1.0
-    """Of SimCLR."""
-    supcon_temperature: float = 0.07
-    """Of SupCon."""
-    entropy_weight: float = 2.0
-    """epsilon, the weight of the mean-entropy term."""
-    projector_width: int = 2048
-    """Hidden units of the projector g."""
     prototypes: Literal["task", "all"] = "task"
     """Which prototypes the losses of a task see: those of its own categories, or all so far (the reference)."""
-    training: Training = field(default_factory=Training)
-    discovery: Discovery = field(default_factory=Discovery)
-
-    def __post_init__(self) -> None:
-        check_share("beta", self.beta)
-        check_positive("simclr_temperature", self.simclr_temperature)
-        check_positive("supcon_temperature", self.supcon_temperature)
-        check_positive("projector_width", self.projector_width)
-
-
-class ChosenPrototypes(Prototypes):
-    """Cosines with some of the prototypes; the others take no part and get no gradient."""
-
-    def __init__(self, all_of_them: Prototypes, rows: Tensor) -> None:
-        nn.Module.__init__(self)
-        self.weight, self.rows = all_of_them.weight, rows
-
-    def forward(self, z: Tensor) -> Tensor:
-        """(..., D) -> (..., number of rows)."""
-        return F.normalize(z, dim=-1) @ F.normalize(self.weight[self.rows], dim=-1).T
 
 
 class GrowingObjective(SimgcdObjective):
@@ -89,11 +58,14 @@ class GrowingObjective(SimgcdObjective):
     ) -> None:
         super().__init__(settings, dim, prototypes, generator, lasting=True)
         self.rows = rows
-        self.prototypes = ChosenPrototypes(self.prototypes, rows)
 
     def forward(self, z: Tensor, own: int, labels: Tensor, epoch: int) -> dict[str, Tensor]:
         """z (2, B, D); the pictures from `own` on have `labels`."""
         return super().forward(z, own, torch.searchsorted(self.rows.to(labels.device), labels), epoch)
+
+    def logits(self, z: Tensor) -> Tensor:
+        """(..., D) -> (..., number of rows); the other prototypes get no gradient."""
+        return cosines(z, self.prototypes.weight[self.rows])
 
 
 class PrototypeMethod(TipMethod):

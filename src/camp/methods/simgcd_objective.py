@@ -5,8 +5,6 @@ L_SL  = L_SupCon + L_CE              on the labelled ones
 L     = (1 - beta) L_SSL + beta L_SL
 """
 
-from typing import Protocol
-
 import torch
 from torch import Tensor
 
@@ -21,30 +19,7 @@ from camp.losses import (
 )
 from camp.methods.heads import Prototypes, camp_projector
 from camp.methods.phase1 import Objective
-
-
-class SimgcdWeights(Protocol):
-    """What the losses take from a method's settings."""
-
-    @property
-    def beta(self) -> float:
-        """Weight of the supervised against the self-supervised loss."""
-
-    @property
-    def simclr_temperature(self) -> float:
-        """Of SimCLR."""
-
-    @property
-    def supcon_temperature(self) -> float:
-        """Of SupCon."""
-
-    @property
-    def entropy_weight(self) -> float:
-        """epsilon, the weight of the mean-entropy term."""
-
-    @property
-    def projector_width(self) -> int:
-        """Hidden units of the projector g."""
+from camp.methods.settings import SimgcdLosses
 
 
 class SimgcdObjective(Objective):
@@ -52,7 +27,7 @@ class SimgcdObjective(Objective):
 
     def __init__(
         self,
-        settings: SimgcdWeights,
+        settings: SimgcdLosses,
         dim: int,
         prototypes: int,
         generator: torch.Generator,
@@ -71,7 +46,7 @@ class SimgcdObjective(Objective):
         """z (2, B, D); the pictures from `own` on have `labels`. The first ones count as unlabelled."""
         s = self.settings
         h = self.projector(z)
-        logits = self.prototypes(z)
+        logits = self.logits(z)
         terms: dict[str, Tensor] = {}
         l_ssl = l_sl = z.new_zeros(())
         if self.self_supervised:
@@ -85,3 +60,7 @@ class SimgcdObjective(Objective):
             l_sl = terms["supcon"] + terms["ce"]
         terms["loss"] = balanced(l_ssl, l_sl, s.beta)
         return terms
+
+    def logits(self, z: Tensor) -> Tensor:
+        """(..., D) -> cosines with the prototypes that take part."""
+        return self.prototypes(z)
