@@ -20,7 +20,8 @@ no labels, by L_in alone. Here every task brings labels, and each step of AdamW 
     L = L_in(theta; pictures of the task) + L_meta(theta)
 
 with both at once: on CUB-200 (10 epochs, seed 0) that gives 44.0 % of all, 49.5 known, 22.0 novel; episodes in
-the first half of the epochs and L_in alone in the second, the published order, give 34.9 / 39.2 / 17.6. The
+the first half of the epochs and L_in alone in the second, the published order, gave 34.9 / 39.2 / 17.6 (by a
+setting that is gone). The
 authors' code computes the gradient of L_out at parameters that have been put back to theta in place, and so
 neither at theta_s nor through the inner updates; here it is the gradient of the equation above. A session
 there is ten epochs at a rate of 1e-4; one step of it would change nothing that could be differentiated, so a
