@@ -19,7 +19,8 @@ from camp.backbones.settings import BackboneSettings
 from camp.progress import Progress
 from camp.streams.datasets import load_dataset
 from camp.views.bank import Bank, BankSpec
-from camp.views.filling import _TRUNK_BATCH, fill
+from camp.views.blocks import TRUNK_BATCH
+from camp.views.filling import fill
 from camp.views.settings import Augmentation, ViewSettings
 
 
@@ -43,12 +44,12 @@ def share(name: str, pictures: int, augmentations: int) -> tuple[float, float, f
     settings = BackboneSettings(backbone=name, weights="random" if name.startswith("vit") else None)
     backbone = make_backbone(settings, torch.Generator().manual_seed(0))
     assert backbone.trunk is not None
-    pixels = torch.randn(_TRUNK_BATCH, 3, 224, 224)
+    pixels = torch.randn(TRUNK_BATCH, 3, 224, 224)
     total = pictures * (1 + augmentations)
 
     def bare() -> float:
         backbone.trunk(pixels)
-        passes = max(2, total // _TRUNK_BATCH // 2)
+        passes = max(2, total // TRUNK_BATCH // 2)
         begun = time.perf_counter()
         for _ in range(passes):
             backbone.trunk(pixels)

@@ -1,5 +1,6 @@
 """The command line. Thin: each command imports what it needs when it is called, so `camp --help` is instant."""
 
+import os
 import shlex
 import sys
 from collections.abc import Callable, Sequence
@@ -12,8 +13,17 @@ if TYPE_CHECKING:
     from camp.experiments.several import Outcome
     from camp.report.schema import Protocol
 
-HELP = """camp: continual category discovery
+HELP = """camp: categories that keep changing, from a few labels and many pictures
 
+Your own pictures:
+  camp learn      a folder of pictures, some in folders named after their kind:  camp learn BIRDS january/
+  camp review     a local page to name, merge and split what was found:          camp review BIRDS
+  camp status     categories, what each batch taught, how sure it is:            camp status BIRDS
+  camp predict    recognise pictures, to CSV or JSON lines:                      camp predict BIRDS new/ --out new.csv
+  camp export     one ONNX file for any runtime:                                 camp export BIRDS birds.onnx
+  camp serve      the same over HTTP on this machine:                            camp serve BIRDS
+
+The paper's experiments:
   camp run        one experiment: a data set, a backbone, a method    (camp run --help, camp run --resume FOLDER)
                   or several on one bank: camp run --method camp,gcd --out FOLDER, camp run --method all ...
   camp report     page and tables from run folders, side by side      (camp report --help)
@@ -45,9 +55,14 @@ def main(arguments: Sequence[str] | None = None) -> int:
     except CampError as error:
         print(f"camp: {error}", file=sys.stderr)
         return 2
+    except BrokenPipeError:  # `camp predict ... | head` has seen enough
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return 0
     except KeyboardInterrupt:
         print(
-            "camp: interrupted; what was done is kept, and `camp run --resume FOLDER` goes on.",
+            "camp: interrupted; what was done is kept, and `camp run --resume FOLDER` goes on."
+            if command == "run"
+            else "camp: interrupted; nothing was changed.",
             file=sys.stderr,
         )
         return 130
@@ -251,7 +266,19 @@ def _command(name: str, words: list[str]) -> str:
     return shlex.join(["camp", name, *words])
 
 
+def over_workspace(name: str) -> Callable[[list[str]], int]:
+    """The command `name` of camp.workspace.commands."""
+
+    def command(words: list[str]) -> int:
+        from camp.workspace import commands
+
+        return getattr(commands, name)(words)
+
+    return command
+
+
 COMMANDS: dict[str, Callable[[list[str]], int]] = {
+    **{name: over_workspace(name) for name in ("learn", "review", "status", "predict", "export", "serve")},
     "run": run,
     "report": report,
     "datasets": datasets,

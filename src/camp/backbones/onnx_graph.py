@@ -2,8 +2,10 @@
 
 Written out by hand rather than traced: the graphs are short, and this way use onnxruntime's fused operators
 (its domain is com.microsoft). Batch norms and layer scales are folded into the matrices before them.
+`onnx_standard` writes the fused operators out in standard ones.
 """
 
+from collections.abc import Iterable
 from typing import Any
 
 import onnx
@@ -101,25 +103,34 @@ def _block(graph: Graph, x: str, block: vit.Block) -> str:
 def efficientnet_graph(trunk: efficientnet.EfficientNetTrunk, resolution: int) -> bytes:
     """Stem, frozen blocks, and the head where it belongs to the trunk."""
     graph = Graph()
-    zero, six = graph.weight(torch.tensor(0.0)), graph.weight(torch.tensor(6.0))
-
-    def conv(x: str, layer: efficientnet.ConvNorm) -> str:
-        weight, bias = layer.folded()
-        return graph.node(
-            "Conv", x, weight, bias, strides=[layer.stride] * 2, group=layer.groups, auto_pad="SAME_UPPER"
-        )
-
-    def relu6(x: str) -> str:
-        return graph.node("Clip", x, zero, six)
-
-    x = relu6(conv("pixels", trunk.stem))
-    for block in trunk.blocks:
-        assert isinstance(block, efficientnet.MbConv)
-        inner = x if block.expand is None else relu6(conv(x, block.expand))
-        out = conv(relu6(conv(inner, block.depthwise)), block.project)
-        x = graph.node("Add", x, out) if block.residual else out
+    x = conv_norm(graph, "pixels", trunk.stem, clipped=True)
+    x = inverted_bottlenecks(graph, x, trunk.blocks)
     if trunk.head is not None:
-        pooled = graph.node("GlobalAveragePool", relu6(conv(x, trunk.head)))
-        return graph.model(resolution, {"vector": graph.node("Flatten", pooled)})
+        return graph.model(resolution, {"vector": pooled_head(graph, x, trunk.head)})
     tokens = graph.node("Reshape", x, torch.tensor([0, 0, -1]))
     return graph.model(resolution, {"tokens": graph.node("Transpose", tokens, perm=[0, 2, 1])})
+
+
+def conv_norm(graph: Graph, x: str, layer: efficientnet.ConvNorm, clipped: bool) -> str:
+    """A convolution with its norm folded in, and the ReLU6 behind it if `clipped`."""
+    weight, bias = layer.folded()
+    x = graph.node(
+        "Conv", x, weight, bias, strides=[layer.stride] * 2, group=layer.groups, auto_pad="SAME_UPPER"
+    )
+    return graph.node("Clip", x, torch.tensor(0.0), torch.tensor(6.0)) if clipped else x
+
+
+def inverted_bottlenecks(graph: Graph, x: str, blocks: Iterable[torch.nn.Module]) -> str:
+    """Blocks of EfficientNet on (B, C, H, W)."""
+    for block in blocks:
+        assert isinstance(block, efficientnet.MbConv)
+        inner = x if block.expand is None else conv_norm(graph, x, block.expand, clipped=True)
+        inner = conv_norm(graph, inner, block.depthwise, clipped=True)
+        out = conv_norm(graph, inner, block.project, clipped=False)
+        x = graph.node("Add", x, out) if block.residual else out
+    return x
+
+
+def pooled_head(graph: Graph, x: str, head: efficientnet.ConvNorm) -> str:
+    """The head convolution and the mean over positions: (B, C, H, W) -> (B, 1280)."""
+    return graph.node("Flatten", graph.node("GlobalAveragePool", conv_norm(graph, x, head, clipped=True)))

@@ -21,9 +21,11 @@ answers were 15, 15, 15, 15, 16 and 14, the last two where classes overlap heavi
 scikit-learn's ten digits, with one to four of them novel, 8, 10, 11, 12 and 11.
 """
 
+from collections.abc import Callable
 from dataclasses import dataclass
 
 import torch
+from sklearn.metrics import silhouette_score
 from torch import Tensor
 
 from camp.clustering.hungarian import cluster_accuracy
@@ -36,6 +38,8 @@ FOLDS = 4
 """Groups of known classes, each hidden once."""
 COARSE = 6
 """Steps of the first grid."""
+SILHOUETTE_POINTS = 2000
+"""Pictures that are compared with each other where there is no label."""
 
 
 @dataclass(frozen=True)
@@ -56,13 +60,18 @@ def estimate_n_novel(
     max_novel: int,
     generator: torch.Generator,
     *,
+    folds: int = FOLDS,
     n_init: int = 20,
+    space: Callable[[Tensor], Tensor] | None = None,
+    tolerance: float = 0.0,
     progress: Progress | None = None,
 ) -> Estimate:
     """Estimate the novel categories among `features` (n, D) with `labels` (n,), -1 where unlabelled.
 
     At most `max_novel` are considered, and no more than there are unlabelled images. `n_init` runs of k-means
-    a fold: with fewer, bad local optima make the curve ragged.
+    a fold: with fewer, bad local optima make the curve ragged. `space` makes the points to be clustered out of the
+    labels that a fold shows, where labels shape them. With a `tolerance` the greatest number is taken that scores
+    within it of the best.
     """
     known = labels[labels != UNLABELLED].unique()
     if len(known) == 0:
@@ -73,7 +82,10 @@ def estimate_n_novel(
     if max_novel < 0:
         raise CampError(f"max_novel counts categories and can not be {max_novel}.")
     most = min(max_novel, int((labels == UNLABELLED).sum()))
-    folds = list(_folds(labels, known, generator))
+    trials = [
+        (hidden, features if space is None else space(labels.masked_fill(hidden, UNLABELLED)))
+        for hidden in _folds(labels, known, folds, generator)
+    ]
     scores: dict[int, float] = {}
     step = -(-most // COARSE) or 1
     grid = [*range(0, most, step), most]
@@ -81,10 +93,12 @@ def estimate_n_novel(
         while True:
             for n_novel in grid:
                 k = len(known) + n_novel
-                scores[n_novel] = _score(features, labels, folds, k, n_init, generator)
+                scores[n_novel] = _score(trials, labels, k, n_init, generator)
                 bar.advance()
                 bar.say(f"{k} categories score {scores[n_novel]:.3f}")
-            best = max(sorted(scores), key=lambda n_novel: scores[n_novel])
+            good = max(scores.values()) - tolerance
+            within = [n_novel for n_novel in sorted(scores) if scores[n_novel] >= good]
+            best = within[-1] if tolerance else within[0]
             if step == 1:
                 break
             step = -(-step // 2)
@@ -94,25 +108,57 @@ def estimate_n_novel(
     return Estimate(n_novel=best, k=len(known) + best, curve=curve)
 
 
-def _folds(labels: Tensor, known: Tensor, generator: torch.Generator) -> list[Tensor]:
+def estimate_without_labels(
+    features: Tensor,
+    max_novel: int,
+    generator: torch.Generator,
+    *,
+    n_init: int = 10,
+    progress: Progress | None = None,
+) -> Estimate:
+    """The number of categories where nothing was ever labelled: the k with the greatest mean silhouette, a rough guess.
+
+    Of `features` (n, D) at most SILHOUETTE_POINTS are compared with each other. One category is never found: a
+    silhouette needs two.
+    """
+    count = len(features)
+    if count < 3:
+        return Estimate(n_novel=min(count, 1), k=min(count, 1), curve=())
+    some = torch.randperm(count, generator=generator)[:SILHOUETTE_POINTS]
+    unlabelled = torch.full((count,), UNLABELLED)
+    scores = {}
+    candidates = range(2, min(max_novel, count - 1) + 1)
+    with (progress or Progress(quiet=True)).track("Number of categories", len(candidates)) as bar:
+        for k in candidates:
+            found = semi_supervised_kmeans(features, unlabelled, k, n_init=n_init, generator=generator)
+            sides = found.assignments[some]
+            several = 1 < len(sides.unique()) < len(some)
+            scores[k] = float(silhouette_score(features[some].numpy(), sides.numpy())) if several else -1.0
+            bar.advance()
+            bar.say(f"{k} categories score {scores[k]:.3f}")
+    best = max(sorted(scores), key=lambda k: scores[k])
+    return Estimate(n_novel=best, k=best, curve=tuple(sorted(scores.items())))
+
+
+def _folds(labels: Tensor, known: Tensor, count: int, generator: torch.Generator) -> list[Tensor]:
     """(n,) bool of each fold: which labelled images are hidden."""
     labelled = labels != UNLABELLED
     order = known[torch.randperm(len(known), generator=generator).to(known.device)]
     folds = []
-    for group in order.tensor_split(min(FOLDS, len(known))):
+    for group in order.tensor_split(min(count, len(known))):
         half = torch.rand(len(labels), generator=generator).to(labels.device) < 0.5
         folds.append(labelled & (torch.isin(labels, group) | half))
     return folds
 
 
 def _score(
-    features: Tensor, labels: Tensor, folds: list[Tensor], k: int, n_init: int, generator: torch.Generator
+    trials: list[tuple[Tensor, Tensor]], labels: Tensor, k: int, n_init: int, generator: torch.Generator
 ) -> float:
-    """Mean accuracy on the hidden images with k clusters."""
+    """Mean accuracy on the hidden images (n,) with k clusters of the points (n, d) of each trial."""
     accuracies = []
-    for hidden in folds:
+    for hidden, points in trials:
         shown = labels.masked_fill(hidden, UNLABELLED)
         clamped = len(shown[shown != UNLABELLED].unique())
-        found = semi_supervised_kmeans(features, shown, k - clamped, n_init=n_init, generator=generator)
+        found = semi_supervised_kmeans(points, shown, k - clamped, n_init=n_init, generator=generator)
         accuracies.append(cluster_accuracy(found.assignments[hidden], labels[hidden]))
     return sum(accuracies) / len(accuracies)

@@ -12,6 +12,9 @@ Why it is fast, and still the same algorithm:
 - The sums of the members follow the points that changed their cluster, which soon are few.
 - A run leaves the batch when it has converged.
 
+Categories of earlier batches, of which no picture is left, take part as `Anchors`: a cluster that already has so
+many members with that mean.
+
 Merging runs that meet in the same partition was tried and gains nothing: they meet only at their end.
 """
 
@@ -32,17 +35,30 @@ STATE_AT_ONCE = 2**24
 
 
 @dataclass(frozen=True)
+class Anchors:
+    """Known classes that bring members of their own, which are not among the points."""
+
+    labels: Tensor
+    """(m,) int64, each once; they may also occur among the labelled points."""
+    centroids: Tensor
+    """(m, D) means of the members."""
+    weights: Tensor
+    """(m,) how many members, above 0."""
+
+
+@dataclass(frozen=True)
 class KMeans:
     """The best run."""
 
     centroids: Tensor
     """(k, D): the known classes in the order of `known_labels`, then the novel clusters."""
     known_labels: tuple[int, ...]
-    """The labels that occur, sorted."""
+    """The labels that occur, those of anchors too, sorted."""
     assignments: Tensor
     """(n,) int64: the row of `centroids` each point belongs to; labelled points have their class's row."""
     inertia: float
-    """Sum over all points of the squared distance to their centroid."""
+    """Sum over all points, and the members of anchors, of the squared distance to their centroid (up to the spread of
+    the anchors' members, which is not known)."""
     iterations: int
     """Iterations of the best run."""
     runs: int
@@ -54,6 +70,7 @@ def semi_supervised_kmeans(
     labels: Tensor,
     n_novel: int,
     *,
+    anchors: Anchors | None = None,
     n_init: int = 100,
     max_iterations: int = 200,
     tolerance: float = 1e-4,
@@ -61,6 +78,8 @@ def semi_supervised_kmeans(
     progress: Bar | None = None,
 ) -> KMeans:
     """Cluster `features` (n, D) into the classes of `labels` (n,), -1 where unlabelled, and `n_novel` more.
+
+    The classes of `anchors` take part whether or not they are among the labels.
 
     A run stops when (sum over centres of the length of their step)^2 < `tolerance`. A novel cluster that has
     lost all its points takes the point farthest from its centre; where every point lies on its centre (fewer
@@ -73,7 +92,7 @@ def semi_supervised_kmeans(
     >>> found.assignments.tolist(), found.known_labels, round(found.centroids[1].item(), 3)
     ([0, 0, 0, 1, 1], (7,), 9.1)
     """
-    known_labels = _check(features, labels, n_novel, n_init, max_iterations)
+    known_labels = _check(features, labels, n_novel, n_init, max_iterations, anchors)
     dtype = features.dtype if features.dtype in (torch.float32, torch.float64) else torch.float32
     device = features.device
     # Moving the origin changes no distance, and keeps |c|^2 - 2 x.c from cancelling.
@@ -88,6 +107,11 @@ def semi_supervised_kmeans(
         sums=x.new_zeros(k, x.shape[1]).index_add_(0, rows, x[labels != UNLABELLED]),
         counts=torch.bincount(rows, minlength=k).to(dtype),
     )
+    if anchors is not None:
+        anchored, weights = torch.searchsorted(known, anchors.labels), anchors.weights.to(dtype)
+        places = (anchors.centroids.double() - origin).to(dtype)
+        clamped.sums.index_add_(0, anchored, places * weights[:, None])
+        clamped.counts.index_add_(0, anchored, weights)
 
     # Without novel clusters, or without points that could move, every run is the same one.
     random_runs = n_init if n_novel and len(unlabelled) else 1
@@ -108,11 +132,19 @@ def semi_supervised_kmeans(
     assignments[labels != UNLABELLED] = rows
     assignments[labels == UNLABELLED] = best.assignments
     centroids = _means(features, assignments, best.centres.double() + origin)
+    inertia = 0.0
+    if anchors is not None:
+        counts = torch.bincount(assignments, minlength=k)[anchored, None]
+        own = anchors.weights.double()[:, None]
+        centroids[anchored] = (centroids[anchored] * counts + anchors.centroids.double() * own) / (
+            counts + own
+        )
+        inertia = float((own * (anchors.centroids.double() - centroids[anchored]).square()).sum())
     return KMeans(
         centroids=centroids.to(dtype),
         known_labels=known_labels,
         assignments=assignments,
-        inertia=_inertia(features, assignments, centroids),
+        inertia=inertia + _inertia(features, assignments, centroids),
         iterations=best.iterations,
         runs=n_init,
     )
@@ -152,9 +184,9 @@ class _Run:
 
 
 def _check(
-    features: Tensor, labels: Tensor, n_novel: int, n_init: int, max_iterations: int
+    features: Tensor, labels: Tensor, n_novel: int, n_init: int, max_iterations: int, anchors: Anchors | None
 ) -> tuple[int, ...]:
-    """The labels that occur, sorted; refuses what cannot be clustered."""
+    """The labels that occur, sorted, those of anchors among them; refuses what cannot be clustered."""
     if features.ndim != 2 or labels.shape != features.shape[:1]:
         raise CampError(
             f"Clustering needs features (n, D) and labels (n,), but was given {tuple(features.shape)} and "
@@ -167,7 +199,13 @@ def _check(
             f"Clustering needs n_novel >= 0, n_init >= 1 and max_iterations >= 1, but was given {n_novel}, "
             f"{n_init} and {max_iterations}."
         )
-    known = tuple(int(label) for label in labels.unique().tolist() if label != UNLABELLED)
+    if anchors is not None:
+        if not bool(torch.isfinite(anchors.centroids).all()) or not bool((anchors.weights > 0).all()):
+            raise CampError("Anchors need finite centroids and weights above 0.")
+        if len(anchors.labels.unique()) != len(anchors.labels):
+            raise CampError("Anchors name a class twice; once is enough.")
+    occurring = labels if anchors is None else torch.cat([labels, anchors.labels])
+    known = tuple(int(label) for label in occurring.unique().tolist() if label != UNLABELLED)
     free = int((labels == UNLABELLED).sum())
     if n_novel > free:
         raise CampError(

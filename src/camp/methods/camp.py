@@ -52,9 +52,14 @@ class CampSettings(SimgcdLosses):
 
 
 def make_camp(backbone: Backbone, settings: CampSettings, seed: int, device: torch.device) -> CentroidMethod:
-    """CAMP as a composition: its objective, the projected distiller, the linear adapter."""
+    """CAMP as a composition."""
+    return CentroidMethod(backbone, camp_parts(settings), seed, device)
+
+
+def camp_parts(settings: CampSettings) -> Composition:
+    """CAMP's objective, the projected distiller, the linear adapter."""
     alpha = settings.alpha if settings.alpha is not None else (0.1 if settings.exemplars else 0.5)
-    parts = Composition(
+    return Composition(
         objective=lambda sizes, generator: SimgcdObjective(
             settings,
             sizes.dim,
@@ -71,4 +76,3 @@ def make_camp(backbone: Backbone, settings: CampSettings, seed: int, device: tor
         adapter_settings=settings.adaptation,
         exemplars=settings.exemplars,
     )
-    return CentroidMethod(backbone, parts, seed, device)

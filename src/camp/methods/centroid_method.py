@@ -10,7 +10,7 @@ from typing import Any, Literal
 import torch
 from torch import Tensor
 
-from camp.adapters import AdapterSettings, fit_adapter
+from camp.adapters import Adapter, AdapterSettings, fit_adapter
 from camp.backbones.base import Backbone
 from camp.classifiers.nearest_centroid import NearestCentroid
 from camp.distillers import make_distiller
@@ -68,6 +68,7 @@ class CentroidMethod(TipMethod):
     def __init__(self, backbone: Backbone, parts: Composition, seed: int, device: torch.device) -> None:
         super().__init__(backbone, parts.training, parts.discovery, parts.exemplars, seed, device)
         self.parts = parts
+        self.adapter: Adapter | None = None  # psi of the last task, where one was fitted
 
     def _prepare(self, progress: Progress) -> Phase1 | None:
         """Fresh heads, and a distiller from the second task on."""
@@ -108,10 +109,10 @@ class CentroidMethod(TipMethod):
         """p_i^t = psi(p_i^{t-1}) for all centroids kept so far."""
         if self.centroids is None or not len(self.centroids):
             return None
-        stored = self.centroids
+        stored, self.adapter = self.centroids, None
         if self.parts.adapter != "none":
             z_old, z_new = self._pairs(progress)
-            adapter = fit_adapter(
+            self.adapter = fit_adapter(
                 self.parts.adapter,
                 z_old,
                 z_new,
@@ -119,7 +120,7 @@ class CentroidMethod(TipMethod):
                 generator(self.seed, "adapter", self._current().index),
                 progress,
             )
-            self.centroids = adapter(stored)
+            self.centroids = self.adapter(stored)
         return Drift(stored, self.centroids)
 
     @torch.no_grad()

@@ -1,43 +1,32 @@
 """Filling a view bank: decode each picture once, make its views, run the trunk, write; all at the same time.
 
-Each core takes blocks of pictures all the way (Pillow, torch and onnxruntime let go of the interpreter lock), so
-that no core waits for another. Pictures go in by fingerprint, so their order in the bank says nothing about them.
+Each core takes blocks of pictures all the way (see `blocks`). Pictures go in by fingerprint, so their order in the
+bank says nothing about them.
 """
 
 import contextlib
 import shutil
-from collections import deque
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from concurrent.futures import Future, ThreadPoolExecutor
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import TypeVar
 
 import numpy as np
 import torch
 from filelock import FileLock, Timeout
-from PIL import Image
 from torch import Tensor
 
 from camp.backbones.base import Backbone
-from camp.backbones.engine import OnnxEngine
 from camp.errors import CampError
 from camp.progress import Progress
 from camp.seeds import seed_of
-from camp.streams.datasets.base import Dataset
-from camp.streams.images import BadImage, resized
+from camp.streams.datasets.base import Reader
+from camp.streams.images import BadImage
 from camp.views.augment import augment_pictures, normalise_, to_unit
 from camp.views.bank import Bank, digest_of
 from camp.views.base import Batch
+from camp.views.blocks import TRUNK_BATCH, ahead, decoded, read, trunk_of_each_core
 from camp.views.fresh import in_batches
 
 _VIEWS_PER_BLOCK = 72
-_DECODED_PER_PIXEL = 4
-"""A JPEG more than so many times larger than needed is decoded at a fraction of its size; nobody sees it."""
-_TRUNK_BATCH = 24
-"""Views a pass of the trunk takes: enough to be efficient, few enough to stay near the cache."""
-
-Item = TypeVar("Item")
-Result = TypeVar("Result")
 
 
 @dataclass
@@ -55,13 +44,13 @@ class Filled:
 def fill(
     bank: Bank,
     backbone: Backbone,
-    dataset: Dataset,
+    reader: Reader,
     keys: Sequence[str],
     with_augmented: set[str],
     progress: Progress,
 ) -> Filled:
     """Make sure that `bank` holds the pictures `keys`, with augmented views for those in `with_augmented`."""
-    digests, bad = _fingerprints(dataset, keys, progress)
+    digests, bad = _fingerprints(reader, keys, progress)
     readable = [key for key in keys if key in digests]
     wanted = _missing(bank, digests, readable, with_augmented)
     if not wanted and bank.sealed():
@@ -77,7 +66,7 @@ def fill(
         made = 0
         title = f"Trunk {backbone.name}" if backbone.trunk is not None else "Pictures"
         with progress.track(title, sum(per_picture.values())) as bar:
-            for keys_done, faults, batch in _blocks(bank, backbone, dataset, digests, wanted, with_augmented):
+            for keys_done, faults, batch in _blocks(bank, backbone, reader, digests, wanted, with_augmented):
                 if faults:  # files of the same bytes (empty ones, say) are decoded once and are all bad
                     why = {digests[key]: fault for key, fault in faults.items()}
                     bad.update({key: why[digest] for key, digest in digests.items() if digest in why})
@@ -106,20 +95,20 @@ def _missing(
 
 
 def _fingerprints(
-    dataset: Dataset, keys: Sequence[str], progress: Progress
+    reader: Reader, keys: Sequence[str], progress: Progress
 ) -> tuple[dict[str, bytes], dict[str, str]]:
     """Fingerprints of the files that can be read at all, and why the others can not."""
 
     def one(key: str) -> bytes | str:
         try:
-            return digest_of(dataset.read(key))
-        except OSError as error:
-            return f"could not be read ({error.strerror or error})"
+            return digest_of(read(reader, key))
+        except BadImage as fault:
+            return str(fault)
 
     digests: dict[str, bytes] = {}
     bad: dict[str, str] = {}
     with progress.track("Fingerprints", len(keys)) as bar:
-        for key, outcome in zip(keys, _ahead(one, keys)):
+        for key, outcome in zip(keys, ahead(one, keys)):
             if isinstance(outcome, bytes):
                 digests[key] = outcome
             else:
@@ -128,28 +117,10 @@ def _fingerprints(
     return digests, bad
 
 
-def _ahead(
-    function: Callable[[Item], Result], items: Iterable[Item], lookahead: int = 64
-) -> Iterator[Result]:
-    """`map` in a thread a core, in order, never more than `lookahead` results in advance."""
-    threads = torch.get_num_threads()
-    try:
-        with ThreadPoolExecutor(threads, initializer=torch.set_num_threads, initargs=(1,)) as pool:
-            waiting: deque[Future[Result]] = deque()
-            for item in items:
-                waiting.append(pool.submit(function, item))
-                if len(waiting) > lookahead:
-                    yield waiting.popleft().result()
-            while waiting:
-                yield waiting.popleft().result()
-    finally:
-        torch.set_num_threads(threads)  # torch remembers the last word of any thread for new threads
-
-
 def _blocks(
     bank: Bank,
     backbone: Backbone,
-    dataset: Dataset,
+    reader: Reader,
     digests: dict[str, bytes],
     wanted: Iterable[str],
     with_augmented: set[str],
@@ -164,21 +135,18 @@ def _blocks(
     plain = spec.precision == "plain"
     device = next(backbone.tip.parameters()).device
     on_cpu = device.type == "cpu"
-    trunk = backbone.trunk
-    if on_cpu and isinstance(trunk, OnnxEngine):
-        trunk = trunk.on_one_core()
+    trunk = trunk_of_each_core(backbone) if on_cpu else backbone.trunk
 
-    def decoded(key: str) -> np.ndarray | str:
+    def stored(key: str) -> np.ndarray | str:
         try:
-            picture = dataset.decode(dataset.read(key), at_least=_DECODED_PER_PIXEL * spec.resolution)
-        except (BadImage, OSError) as fault:
+            return decoded(reader.decode, read(reader, key), spec.resolution)
+        except BadImage as fault:
             return str(fault)
-        return resized(picture, spec.resolution) if isinstance(picture, Image.Image) else picture
 
     @torch.no_grad()
     def block(keys: list[str]) -> tuple[list[str], dict[str, str], Tensor | Batch]:
         """Views of some pictures, and on a CPU what the trunk makes of them."""
-        outcomes = {key: decoded(key) for key in keys}
+        outcomes = {key: stored(key) for key in keys}
         faults = {key: outcome for key, outcome in outcomes.items() if isinstance(outcome, str)}
         good = [key for key in keys if key not in faults]
         if not good:
@@ -193,16 +161,16 @@ def _blocks(
             ]
             views = torch.cat([views, augment_pictures(pictures, np.array(seeds), spec.augmentation)], dim=1)
         x = normalise_(views.flatten(0, 1), spec.mean, spec.std)
-        return good, faults, in_batches(trunk, x, _TRUNK_BATCH) if on_cpu else x
+        return good, faults, in_batches(trunk, x, TRUNK_BATCH) if on_cpu else x
 
     train = [key for key in wanted if key in with_augmented]
     rest = [key for key in wanted if key not in with_augmented]
     size = max(1, _VIEWS_PER_BLOCK // (1 + spec.augmentations))
     blocks = [train[i : i + size] for i in range(0, len(train), size)]
     blocks += [rest[i : i + _VIEWS_PER_BLOCK] for i in range(0, len(rest), _VIEWS_PER_BLOCK)]
-    for keys, faults, outcome in _ahead(block, blocks, lookahead=4):
+    for keys, faults, outcome in ahead(block, blocks, lookahead=4):
         if isinstance(outcome, Tensor):
-            yield keys, faults, in_batches(trunk, outcome.to(device), _TRUNK_BATCH)
+            yield keys, faults, in_batches(trunk, outcome.to(device), TRUNK_BATCH)
         else:
             yield keys, faults, outcome
 

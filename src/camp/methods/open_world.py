@@ -1,0 +1,177 @@
+"""CAMP where old categories come back: batches of a person's pictures instead of the paper's stream.
+
+Phases 1 and 3 are CAMP's. Phase 2 differs:
+
+- The adapted old centroids take part beside the classes that are labelled now and the novel clusters: an old category is
+  a cluster that already has as many members as it was made of.
+- Clustering happens under the `metric` of all labelled pictures, where the paper clusters the features themselves.
+  On three months of CUB-200 (`benchmarks/months.py`) that is worth some ten points; see docs/guide.md.
+- The number of novel categories is estimated with the help of remembered features, so a batch needs no labels of its own.
+
+Every category, named or not, is a known class to this method; its label is its position.
+"""
+
+import torch
+from torch import Tensor
+
+from camp.backbones.base import Backbone
+from camp.classifiers.nearest_centroid import NearestCentroid
+from camp.clustering.metric import Metric, fit_metric
+from camp.clustering.number_of_categories import Estimate, estimate_n_novel, estimate_without_labels
+from camp.clustering.semi_supervised_kmeans import Anchors, semi_supervised_kmeans
+from camp.methods.base import Category, Drift
+from camp.methods.centroid_method import CentroidMethod, Composition
+from camp.methods.phase1 import clean_features
+from camp.progress import Progress
+from camp.seeds import generator
+from camp.streams.tasks import UNLABELLED
+
+LEAST = 3
+"""Pictures that a discovered category has at least where their number is estimated; fewer go to the nearest other one."""
+PER_CATEGORY, AT_MOST = 30, 2000
+"""Old pictures of a category, and unlabelled ones of the batch, that the estimate of the number of categories looks at."""
+TOLERANCE = 0.01
+"""Of numbers of categories that score within this of the best, the greatest is taken: a person merges two categories with a
+key, but must find out that one is two."""
+FOLDS = 8
+DIRECTIONS = 32
+"""Dimensions of the points that are clustered."""
+
+
+class OpenWorld(CentroidMethod):
+    """A centroid method that remembers the features of its pictures."""
+
+    def __init__(
+        self,
+        backbone: Backbone,
+        parts: Composition,
+        seed: int,
+        device: torch.device,
+        features: Tensor,
+        positions: Tensor,
+    ) -> None:
+        """`features` (m, D) of earlier pictures in the space of the backbone's tip; their categories, `positions` (m,)."""
+        super().__init__(backbone, parts, seed, device)
+        self.remembered, self.positions = features, positions
+        counts = torch.bincount(positions).tolist()
+        self.categories = [Category(at, 0, at, size) for at, size in enumerate(counts)]
+        if counts:
+            self.centroids = _means(features, positions, len(counts))
+
+    def _adapt(self, progress: Progress) -> Drift | None:
+        """Carry the centroids, and the remembered features around them, into the new space."""
+        drift = super()._adapt(progress)
+        if drift is not None and self.adapter is not None:
+            carried, around = self.adapter(self.remembered), drift.adapted[self.positions]
+            self.remembered = around + self._stretch(progress) * (carried - around)
+        return drift
+
+    def _stretch(self, progress: Progress) -> float:
+        """How much more the batch's features spread than psi predicts; what psi can not predict it leaves out."""
+        assert self.adapter is not None
+        assert self._old_tip is not None
+        views = self._current().views
+        z = clean_features(self.tip, views, progress)
+        predicted = self.adapter(clean_features(self._old_tip, views, progress, "Features before"))
+        spread, expected = (x.var(dim=0, correction=0).sum() for x in (z, predicted))
+        return float((spread / expected.clamp_min(1e-12)).sqrt().clamp(1.0, 2.0))
+
+    def _discover(self, progress: Progress) -> None:
+        """Old, labelled and novel categories by semi-supervised k-means under the metric of the labels."""
+        task = self._current()
+        features = clean_features(self.tip, task.views, progress)
+        n_novel, curve = task.n_novel, None
+        if n_novel is None:
+            estimate = self._estimate(features, progress, "after")
+            n_novel, curve = estimate.n_novel, [list(point) for point in estimate.curve]
+        metric = self._metric(features, task.labels)
+        points = metric(features)
+        with progress.track("Clustering", self.discovery.n_init) as bar:
+            found = semi_supervised_kmeans(
+                points,
+                task.labels,
+                n_novel,
+                anchors=self._anchors(metric),
+                n_init=self.discovery.n_init,
+                max_iterations=self.discovery.max_iterations,
+                generator=generator(self.seed, "clustering", task.index),
+                progress=bar,
+            )
+        assignments, least = found.assignments, LEAST if task.n_novel is None else 1
+        sizes = torch.bincount(assignments, minlength=len(found.centroids))
+        n_known = len(found.known_labels)
+        kept = (torch.arange(len(sizes)) < n_known) | (sizes >= least)
+        if not bool(kept.all()) and bool(kept.any()):
+            stray = ~kept[assignments]
+            allowed = kept.nonzero()[:, 0]
+            assignments[stray] = NearestCentroid(found.centroids).predict(points[stray], allowed)
+            assignments = (kept.cumsum(dim=0) - 1)[assignments]
+        self.found = {"n_novel": int(kept.sum()) - n_known, "curve": curve, "inertia": found.inertia}
+        self._enter([*found.known_labels, *[None] * self.found["n_novel"]], assignments)
+        self.centroids = _means(
+            torch.cat([self.remembered, features]),
+            torch.cat([self.positions, self._assigned]),
+            len(self.categories),
+        )
+
+    def _metric(self, features: Tensor, labels: Tensor) -> Metric:
+        """The metric of what is remembered and the batch; remembered categories count as labels."""
+        everything = torch.cat([self.remembered, features])
+        return fit_metric(everything, torch.cat([self.positions, labels]), DIRECTIONS)
+
+    def _anchors(self, metric: Metric) -> Anchors | None:
+        """The old categories under the metric."""
+        if not len(self.positions):
+            return None
+        counts = torch.bincount(self.positions)
+        means = _means(metric(self.remembered), self.positions, len(counts))
+        return Anchors(torch.arange(len(counts)), means, counts)
+
+    def _estimate(self, features: Tensor, progress: Progress, when: str) -> Estimate:
+        """Some remembered pictures stand beside the batch's labelled ones, so a batch needs no labels of its own."""
+        task, most = self._current(), self.discovery.max_novel
+        draw = generator(self.seed, "estimate", task.index, when)
+        some, new = _some_of_each(self.positions), _some(task.labels, draw)
+        features = torch.cat([self.remembered[some], features[new]])
+        labels = torch.cat([self.positions[some], task.labels[new]])
+        known = len(labels[labels >= 0].unique())
+        if not known:
+            points = fit_metric(features, labels, DIRECTIONS)(features)
+            return estimate_without_labels(points, most or 30, draw, progress=progress)
+        return estimate_n_novel(
+            features,
+            labels,
+            most or max(10, known),
+            draw,
+            folds=FOLDS,
+            n_init=10,
+            space=lambda shown: fit_metric(features, shown, DIRECTIONS)(features),
+            tolerance=TOLERANCE,
+            progress=progress,
+        )
+
+
+def _means(x: Tensor, positions: Tensor, count: int) -> Tensor:
+    """(K, D) means of the rows of x (n, D) in each category."""
+    sums = torch.zeros(count, x.shape[1], dtype=torch.float64)
+    for rows, places in zip(x.split(8192), positions.split(8192)):
+        sums.index_add_(0, places, rows.double())
+    return (sums / torch.bincount(positions, minlength=count)[:, None]).to(x.dtype)
+
+
+def _some_of_each(positions: Tensor) -> Tensor:
+    """Rows of at most PER_CATEGORY pictures of each category, spread over all of them."""
+    rows = [torch.empty(0, dtype=torch.long)]
+    for position in positions.unique().tolist():
+        own = (positions == position).nonzero()[:, 0]
+        rows.append(own[torch.linspace(0, len(own) - 1, min(PER_CATEGORY, len(own))).long()])
+    return torch.cat(rows)
+
+
+def _some(labels: Tensor, draw: torch.Generator) -> Tensor:
+    """Rows of at most PER_CATEGORY pictures of each label, and of AT_MOST unlabelled ones."""
+    free = (labels == UNLABELLED).nonzero()[:, 0]
+    if len(free) > AT_MOST:
+        free = free[torch.randperm(len(free), generator=draw)[:AT_MOST]].sort().values
+    labelled = (labels != UNLABELLED).nonzero()[:, 0]
+    return torch.cat([labelled[_some_of_each(labels[labelled])], free])

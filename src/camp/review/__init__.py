@@ -1,0 +1,1 @@
+"""The local page over a workspace, on which a person names, merges, splits and moves."""

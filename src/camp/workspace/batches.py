@@ -1,0 +1,271 @@
+"""`camp learn`: a folder of pictures into a workspace, all of it or nothing."""
+
+import contextlib
+import csv
+import datetime
+import io
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from PIL import Image
+
+from camp.backbones import make_backbone
+from camp.backbones.base import Backbone
+from camp.errors import CampError
+from camp.files import write_text
+from camp.progress import Progress, clock
+from camp.seeds import generator
+from camp.streams.datasets.base import FileReader
+from camp.streams.images import BadImage
+from camp.views.bank import Bank, BankSpec, BankViews
+from camp.views.blocks import ahead
+from camp.views.filling import Filled, fill
+from camp.views.fresh import FreshViews, Lens
+from camp.views.settings import Augmentation, ViewSettings
+from camp.workspace.arrivals import Arrivals, read_arrivals, settled
+from camp.workspace.folder import Workspace, WorkspaceSettings
+from camp.workspace.knowledge import Knowledge
+from camp.workspace.learning import Arrived, Learned, learn
+from camp.workspace.model import Model
+from camp.workspace.names import near_misses
+from camp.workspace.overview import most_doubtful, open_set_of, typical
+from camp.workspace.plan import Plan, expected_seconds, plan
+from camp.workspace.steps import load_tip, new_step, save_step
+from camp.workspace.thumbnails import SIDE, representatives, save_thumbnail
+
+BAD_SHARE = 0.5
+"""A batch of which more than this share can not be read is a mistake."""
+
+
+@dataclass(frozen=True)
+class Batch:
+    """What `camp learn` is asked to learn."""
+
+    folder: Path
+    csv: Path | None = None
+    """Labels beside those of the folders."""
+    new: int | None = None
+    """New categories among the unlabelled pictures; None estimates them."""
+    epochs: int | None = None
+    """Passes of training; None: by the size of the batch."""
+    views: int | None = None
+    """Augmented views of a picture; None: by the size of the batch."""
+
+
+def learn_folder(
+    path: Path, batch: Batch, begin: WorkspaceSettings | None, progress: Progress
+) -> dict[str, Any]:
+    """Learn `batch` into the workspace `path`, which is made with the settings `begin` if it is not there.
+
+    Returns the report. Until everything is written the workspace is as it was before.
+    """
+    begun = time.monotonic()
+    if batch.new is not None and batch.new < 0:
+        raise CampError(f"--new counts categories and can not be {batch.new}; 0 means that there are none.")
+    _apart(path, batch.folder)
+    arrivals = read_arrivals(batch.folder, batch.csv)
+    exists = (path / "workspace.json").exists()
+    if exists and begin is not None and begin != Workspace.open(path).settings:
+        raise CampError(
+            f"{path} was begun with other settings and keeps them: leave out options of the backbone, --seed and "
+            "--thumbnails, or begin another workspace."
+        )
+    workspace = Workspace.open(path) if exists else None
+    settings = workspace.settings if workspace else begin or WorkspaceSettings()
+    backbone = make_backbone(settings.backbone, generator(settings.seed, "backbone"))
+    if not backbone.resolution:
+        raise CampError(
+            "The backbone embeddings takes vectors, not pictures; use camp.CAMP in Python for it."
+        )
+    workspace = workspace or Workspace.begin(path, settings)
+    with workspace.alone(progress):
+        known = _known(workspace, backbone)
+        for remark in near_misses(_names(arrivals.labels), _names(known.named() if known else ())):
+            progress.note(remark)
+        chosen = plan(len(arrivals.keys), batch.epochs, batch.views)
+        seconds = expected_seconds(backbone, len(arrivals.keys), chosen)
+        progress.note(f"{_described(arrivals, chosen)} This takes about {clock(max(seconds, 1))}.")
+        filled, views = _views(workspace, backbone, arrivals, chosen, progress)
+        arrivals, remarks = settled(arrivals, filled.digests)
+        _check_readable(filled.bad, len(arrivals.keys), progress)
+        for remark in remarks:
+            progress.note(remark)
+        trunk_seconds = time.monotonic() - begun
+        arrived = Arrived(
+            files=[f"{batch.folder.name}/{key}" for key in arrivals.keys],
+            digests=np.array([list(filled.digests[key]) for key in arrivals.keys], dtype=np.uint8),
+            labels=arrivals.labels,
+            views=views([filled.digests[key] for key in arrivals.keys]),
+        )
+        learned = learn(
+            known,
+            backbone,
+            arrived,
+            new=batch.new,
+            epochs=chosen.epochs,
+            seed=settings.seed,
+            progress=progress,
+        )
+        report = learned.report
+        report |= {
+            "time": datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds"),
+            "folder": batch.folder.name,
+            "unreadable": len(filled.bad),
+            "remarks": remarks,
+        }
+        report["seconds"] |= {"trunk": trunk_seconds, "total": time.monotonic() - begun}
+        _commit(workspace, learned, arrivals, filled.bad, progress)
+    return report
+
+
+def open_model(workspace: Workspace) -> Model:
+    """What recognises pictures now, with every decision since the last batch."""
+    knowledge = workspace.knowledge()
+    backbone = make_backbone(workspace.settings.backbone, generator(workspace.settings.seed, "backbone"))
+    _load_tip(workspace, backbone, knowledge.step)
+    ids, classifier = open_set_of(knowledge)
+    return Model(
+        backbone, knowledge.metric, classifier, ids, tuple(knowledge.categories[id].name for id in ids)
+    )
+
+
+def _known(workspace: Workspace, backbone: Backbone) -> Knowledge | None:
+    """What earlier batches taught, with the tip that they trained in `backbone`."""
+    if not workspace.learned():
+        return None
+    knowledge = workspace.knowledge()
+    _load_tip(workspace, backbone, knowledge.step)
+    return knowledge
+
+
+def _load_tip(workspace: Workspace, backbone: Backbone, step: int) -> None:
+    backbone.tip.load_state_dict(load_tip(workspace.step_folder(step)))
+    trunk = next(event["trunk"] for event in workspace.learned() if event["step"] == step)
+    if trunk != backbone.fingerprint:
+        raise CampError(
+            f"The weights of {backbone.name} are not those that {workspace.path} has learned with; put the old file back."
+        )
+
+
+def _apart(path: Path, folder: Path) -> None:
+    """Refuse a workspace among the pictures, whose thumbnails would be learned, and pictures inside the workspace."""
+    ours, theirs = path.resolve(), folder.resolve()
+    if ours == theirs or ours in theirs.parents or theirs in ours.parents:
+        raise CampError(
+            f"The workspace {path} and the pictures {folder} must be apart; choose another folder."
+        )
+
+
+def _names(labels: Any) -> list[str]:
+    return sorted({label for label in labels if label is not None})
+
+
+def _described(arrivals: Arrivals, chosen: Plan) -> str:
+    """The batch and the plan in a sentence."""
+    labelled = sum(label is not None for label in arrivals.labels)
+    names = len(_names(arrivals.labels))
+    what = f"{len(arrivals.keys)} pictures, {labelled} of them labelled" + (
+        f" in {names} categories" if names else ""
+    )
+    training = (
+        f"{chosen.epochs} epochs on {chosen.views} views each" if chosen.epochs else "features as they are"
+    )
+    return f"{what}; {training}."
+
+
+def _views(
+    workspace: Workspace, backbone: Backbone, arrivals: Arrivals, chosen: Plan, progress: Progress
+) -> tuple[Filled, Any]:
+    """The batch through the trunk, into a bank that lives as long as the learning step."""
+    settings = ViewSettings(augmentations=max(chosen.views, 2), bank=str(workspace.path / "bank"))
+    augmentation = Augmentation()
+    bank = Bank.at(settings, BankSpec.of(backbone, settings, augmentation))
+    with_augmented = set(arrivals.keys) if chosen.views else set()
+    filled = fill(bank, backbone, FileReader(arrivals.root), arrivals.keys, with_augmented, progress)
+    bank = Bank(bank.folder, bank.spec)
+    device = next(backbone.tip.parameters()).device
+    lens = Lens(backbone, augmentation, backbone.mean, backbone.std)
+
+    def views(digests: Sequence[bytes]) -> BankViews:
+        if bank.spec.precision == "plain":
+            return FreshViews(bank, list(digests), device, lens)
+        return BankViews(bank, digests, device)
+
+    return filled, views
+
+
+def _check_readable(bad: Mapping[str, str], readable: int, progress: Progress) -> None:
+    if not bad:
+        return
+    first = min(bad)
+    if not readable or len(bad) > BAD_SHARE * (readable + len(bad)):
+        raise CampError(
+            f"{len(bad)} of {readable + len(bad)} pictures can not be read (first: {first}: {bad[first]}), so nothing "
+            "was learned; mend or remove them."
+        )
+    progress.note(f"{len(bad)} pictures can not be read and are left out (first: {first}: {bad[first]}).")
+
+
+def _commit(
+    workspace: Workspace, learned: Learned, arrivals: Arrivals, bad: Mapping[str, str], progress: Progress
+) -> None:
+    """Write the step, and enter it in the log as the last thing."""
+    knowledge = learned.knowledge
+    knowledge.pictures.features = knowledge.pictures.features.astype(np.float16)
+    written = _thumbnails(workspace, learned, arrivals, progress)
+    with _removed_unless_done(written), progress.track("Writing", 1):
+        with new_step(workspace.step_folder(knowledge.step)) as folder:
+            save_step(folder, knowledge, learned.tip, learned.report)
+            if bad:
+                text = io.StringIO()
+                csv.writer(text).writerows([("picture", "reason"), *sorted(bad.items())])
+                write_text(folder / "unreadable.csv", text.getvalue())
+        workspace.enter_step(knowledge.step, {"folder": learned.report["folder"], "trunk": learned.trunk})
+
+
+def _thumbnails(workspace: Workspace, learned: Learned, arrivals: Arrivals, progress: Progress) -> list[Path]:
+    """Small pictures of the batch's representatives; the files that are new."""
+    knowledge, most = learned.knowledge, workspace.settings.thumbnails
+    first = len(knowledge.pictures) - len(arrivals.keys)
+    rows: list[int] = []
+    for category in learned.report["categories"] if most else ():
+        doubtful = most_doubtful(knowledge, learned.seen, category["id"])
+        ordered = typical(knowledge, learned.seen, category["id"])
+        rows += representatives(
+            doubtful[doubtful >= first].tolist(), ordered[ordered >= first].tolist(), most
+        )
+    reader, written = FileReader(arrivals.root), []
+
+    def one(row: int) -> Path | None:
+        path = workspace.thumbnail(knowledge.pictures.digests[row])
+        if path.exists():
+            return None
+        with contextlib.suppress(BadImage, OSError):  # gone since it was learned: it has no thumbnail
+            picture = reader.decode(reader.read(arrivals.keys[row - first]), at_least=SIDE)
+            if isinstance(picture, Image.Image):
+                save_thumbnail(picture, path)
+                return path
+        return None
+
+    with progress.track("Thumbnails", len(rows)) as bar:
+        for path in ahead(one, rows):
+            if path is not None:
+                written.append(path)
+            bar.advance()
+    return written
+
+
+@contextlib.contextmanager
+def _removed_unless_done(files: Sequence[Path]) -> Iterator[None]:
+    """Remove `files` if what is inside the `with` fails."""
+    try:
+        yield
+    except BaseException:
+        for file in files:
+            with contextlib.suppress(OSError):
+                file.unlink(missing_ok=True)
+        raise

@@ -1,0 +1,69 @@
+"""How a batch is learned when nobody says how: views and epochs from its size, and the time that takes here."""
+
+import time
+from dataclasses import dataclass
+
+import torch
+
+from camp.backbones.base import Backbone
+from camp.backbones.engine import OnnxEngine
+from camp.errors import CampError
+
+VIEWS = ((1_000, 8), (5_000, 4))
+"""Augmented views of a picture in batches up to so many pictures; 2 in larger ones."""
+
+_PROBE = 8
+"""Views by which the trunk's speed is measured."""
+
+
+@dataclass(frozen=True)
+class Plan:
+    """What will be done."""
+
+    views: int
+    """Augmented views of each picture; without training there are none."""
+    epochs: int
+    """Passes over the batch."""
+
+
+def plan(pictures: int, epochs: int | None, views: int | None) -> Plan:
+    """The plan for a batch of so many pictures, but for what is given.
+
+    >>> plan(200, 10, None).views, plan(2000, 10, None).views, plan(200, None, None)
+    (8, 4, Plan(views=0, epochs=0))
+    """
+    if epochs is not None and epochs < 0:
+        raise CampError(f"The number of epochs can not be negative, and {epochs} is.")
+    if views is not None and views < 2:
+        raise CampError(f"Two views of a picture are compared, so --views must be at least 2, not {views}.")
+    if not epochs:
+        if views is not None:
+            raise CampError("--views are for training: give --epochs too.")
+        return Plan(0, 0)
+    usual = next((count for most, count in VIEWS if pictures <= most), 2)
+    return Plan(views or usual, epochs)
+
+
+@torch.no_grad()
+def expected_seconds(backbone: Backbone, pictures: int, chosen: Plan) -> float:
+    """Seconds that the trunk and the training will take, by a glance at this machine; clustering comes on top."""
+    threads = max(1, torch.get_num_threads())
+    seconds = 0.01 * pictures / threads  # reading and decoding
+    if backbone.trunk is not None:
+        trunk = backbone.trunk.on_one_core() if isinstance(backbone.trunk, OnnxEngine) else backbone.trunk
+        pixels = torch.zeros(_PROBE, 3, backbone.resolution, backbone.resolution)
+        trunk(pixels[:1])
+        begun = time.monotonic()
+        fields = trunk(pixels)
+        per_view = (time.monotonic() - begun) / _PROBE
+        if isinstance(backbone.trunk, OnnxEngine):
+            per_view /= threads  # a core each
+        seconds += pictures * (1 + chosen.views) * per_view
+        if chosen.epochs:
+            batch = {name: x.to(next(backbone.tip.parameters()).device) for name, x in fields.items()}
+            backbone.tip(batch)
+            begun = time.monotonic()
+            backbone.tip(batch)
+            # Two views of a picture and of a labelled one beside it, forward, backward, and as much for the heads.
+            seconds += pictures * chosen.epochs * 4 * 5 * (time.monotonic() - begun) / _PROBE
+    return seconds
