@@ -5,13 +5,18 @@ from typing import TYPE_CHECKING, Any
 __version__ = "0.1.0"
 
 if TYPE_CHECKING:
+    from camp.estimator import CAMP
     from camp.experiments.api import Finished, load, run
 
-__all__ = ["Finished", "load", "run"]
+__all__ = ["CAMP", "Finished", "load", "run"]
 
 
 def __getattr__(name: str) -> Any:
     # Imported when first used, so that `camp --help` does not wait for torch.
+    if name == "CAMP":
+        from camp import estimator
+
+        return estimator.CAMP
     if name in __all__:
         from camp.experiments import api
 

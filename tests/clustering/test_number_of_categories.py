@@ -4,7 +4,7 @@ import pytest
 import torch
 from sklearn.datasets import load_digits
 
-from camp.clustering.number_of_categories import estimate_n_novel
+from camp.clustering.number_of_categories import estimate_n_novel, estimate_without_labels
 from camp.errors import CampError
 
 
@@ -86,3 +86,40 @@ def test_refusals() -> None:
         estimate_n_novel(x, torch.full((4,), -1), 3, draw())
     with pytest.raises(CampError, match="max_novel"):
         estimate_n_novel(x, torch.tensor([0, 0, 1, -1]), -1, draw())
+
+
+def test_without_a_single_label_separate_classes_are_counted() -> None:
+    x, _ = mixture(7, noise=0.15, seed=1)
+    found = estimate_without_labels(x, 15, draw())
+    assert found.n_novel == found.k == 7
+    assert [k for k, _ in found.curve] == list(range(2, 16))
+
+
+@pytest.mark.parametrize("count", [1, 2, 3])
+def test_without_a_label_few_pictures_are_no_trouble(count: int) -> None:
+    assert 1 <= estimate_without_labels(torch.randn(count, 4, generator=draw()), 10, draw()).n_novel <= count
+
+
+def test_within_the_tolerance_the_greatest_number_is_taken() -> None:
+    x, classes = mixture(9, noise=0.15, seed=1)
+    labels = hide(classes, 6)
+    exact = estimate_n_novel(x, labels, 8, draw())
+    loose = estimate_n_novel(x, labels, 8, draw(), tolerance=1.0)
+    assert exact.n_novel == 3
+    assert loose.n_novel == 8
+
+
+def test_points_may_depend_on_the_labels_that_a_fold_shows() -> None:
+    """A space that cheats by the labels it is shown must not see the hidden ones."""
+    x, classes = mixture(8, noise=0.15, seed=1)
+    labels, shown = hide(classes, 6), []
+
+    def space(visible: torch.Tensor) -> torch.Tensor:
+        shown.append(visible)
+        return x
+
+    estimate_n_novel(x, labels, 4, draw(), folds=3, space=space)
+    assert len(shown) == 3
+    for visible in shown:
+        assert bool(((visible == labels) | (visible == -1)).all())
+        assert len(visible[visible >= 0].unique()) == 4  # a third of the known classes is hidden altogether

@@ -291,3 +291,12 @@ def test_a_workspace_that_has_learned_nothing_says_so(tmp_path: Path) -> None:
         answer = page.get("/api/overview")
         assert answer.status_code == 409
         assert "learned nothing yet" in answer.json()["error"]
+
+
+def test_what_is_different_is_not_asked_about_again(page: TestClient) -> None:
+    a, b = overview(page)["alike"][0]
+    decide(page, "apart", category=a, other=b)
+    assert [a, b] not in overview(page)["alike"]
+    assert "are different" in overview(page)["history"][0]["said"]
+    decide(page, "undo")
+    assert [a, b] in overview(page)["alike"]

@@ -297,9 +297,9 @@ def test_shift_drag_is_a_lasso_too_and_hovering_shows_a_picture(page: Page, site
     page.mouse.move(
         box["x"] + box["width"] / 2 + float(spot[0]), box["y"] + box["height"] / 2 + float(spot[1])
     )
-    expect(page.locator("#tip")).to_contain_text(
-        site.workspace.knowledge().pictures.files[positions[:, 0].argmax()]
-    )
+    file = Path(site.workspace.knowledge().pictures.files[positions[:, 0].argmax()])
+    expect(page.locator("#tip")).to_contain_text(file.name)
+    expect(page.locator("#tip")).to_contain_text(f"batch 2, in {file.parent}")
 
 
 def test_batches_tell_what_happened(page: Page) -> None:

@@ -56,19 +56,16 @@ class Metric:
     def left_out(self, points: Tensor, positions: Tensor, count: int) -> Tensor:
         """(n,) distance of each point to the centroid of the others of its category; NaN where it is alone."""
         sizes = torch.bincount(positions, minlength=count)
-        sums = torch.zeros(count, points.shape[1], dtype=torch.float64)
-        sums.index_add_(0, positions, points.double())
+        sums = _sums(points, positions, count).to(points.dtype)
         parts = [torch.empty(0, dtype=torch.float64)]
         for part, at in zip(points.split(_CHUNK), positions.split(_CHUNK)):
             others = self._length((sums[at] - part) / (sizes[at, None] - 1).clamp_min(1))
-            parts.append(torch.where(sizes[at] > 1, (part - others).norm(dim=1), math.nan))
+            parts.append(torch.where(sizes[at] > 1, (part - others).norm(dim=1).double(), math.nan))
         return torch.cat(parts)
 
     def means(self, points: Tensor, positions: Tensor, count: int) -> Tensor:
         """Centroids (K, d) of `points` (n, d) in categories `positions` (n,): means, at unit length where points are."""
-        sums = torch.zeros(count, points.shape[1], dtype=torch.float64).index_add_(
-            0, positions, points.double()
-        )
+        sums = _sums(points, positions, count)
         means = sums / torch.bincount(positions, minlength=count)[:, None]
         return self._length(means).to(points.dtype)
 
@@ -82,6 +79,14 @@ class Metric:
         """Back from `tensors`."""
         unit = bool(tensors["unit"].item())
         return cls(tensors["origin"], tensors["projection"], tensors["offset"], unit)
+
+
+def _sums(points: Tensor, positions: Tensor, count: int) -> Tensor:
+    """(K, d) float64 sums by category, a part at a time: all points in double precision at once are slow to make."""
+    sums = torch.zeros(count, points.shape[1], dtype=torch.float64)
+    for part, at in zip(points.split(_CHUNK), positions.split(_CHUNK)):
+        sums.index_add_(0, at, part.double())
+    return sums
 
 
 def fit_metric(features: Tensor, labels: Tensor, directions: int, shrinkage: float = SHRINKAGE) -> Metric:

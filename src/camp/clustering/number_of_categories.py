@@ -70,8 +70,8 @@ def estimate_n_novel(
 
     At most `max_novel` are considered, and no more than there are unlabelled images. `n_init` runs of k-means
     a fold: with fewer, bad local optima make the curve ragged. `space` makes the points to be clustered out of the
-    labels that a fold shows, where labels shape them. With a `tolerance` the greatest number is taken that scores
-    within it of the best.
+    labels that a fold shows, where labels shape them. With a `tolerance` the number grows from the best one on as long
+    as it scores within it.
     """
     known = labels[labels != UNLABELLED].unique()
     if len(known) == 0:
@@ -87,23 +87,29 @@ def estimate_n_novel(
         for hidden in _folds(labels, known, folds, generator)
     ]
     scores: dict[int, float] = {}
+
+    def score(n_novel: int) -> float:
+        if n_novel not in scores:
+            k = len(known) + n_novel
+            scores[n_novel] = _score(trials, labels, k, n_init, generator)
+            bar.advance()
+            bar.say(f"{k} categories score {scores[n_novel]:.3f}")
+        return scores[n_novel]
+
     step = -(-most // COARSE) or 1
     grid = [*range(0, most, step), most]
     with (progress or Progress(quiet=True)).track("Number of categories", len(grid)) as bar:
         while True:
             for n_novel in grid:
-                k = len(known) + n_novel
-                scores[n_novel] = _score(trials, labels, k, n_init, generator)
-                bar.advance()
-                bar.say(f"{k} categories score {scores[n_novel]:.3f}")
-            good = max(scores.values()) - tolerance
-            within = [n_novel for n_novel in sorted(scores) if scores[n_novel] >= good]
-            best = within[-1] if tolerance else within[0]
+                score(n_novel)
+            best = max(sorted(scores), key=lambda n_novel: scores[n_novel])
             if step == 1:
                 break
             step = -(-step // 2)
             grid = [n for n in (best - step, best + step) if 0 <= n <= most and n not in scores]
             bar.total += len(grid)
+        while tolerance and best < most and score(best + 1) >= max(scores.values()) - tolerance:
+            best += 1
     curve = tuple((len(known) + n_novel, scores[n_novel]) for n_novel in sorted(scores))
     return Estimate(n_novel=best, k=len(known) + best, curve=curve)
 

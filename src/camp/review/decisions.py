@@ -38,6 +38,13 @@ class Merging(Decision):
     into: Number
 
 
+class Telling(Decision):
+    """`category` and `other` look alike and are different kinds."""
+
+    category: Number
+    other: Number
+
+
 class Moving(Decision):
     """Pictures belong to `into`, or to a new category that may be named at once."""
 
@@ -80,6 +87,11 @@ def merge(state: State, asked: Merging) -> Outcome:
     return _decide(state, asked, [{"kind": "merged", "category": asked.category, "into": asked.into}])
 
 
+def tell_apart(state: State, asked: Telling) -> Outcome:
+    """Remember that two categories are different, so that nobody is asked again."""
+    return _decide(state, asked, [{"kind": "apart", "category": asked.category, "other": asked.other}])
+
+
 def move(state: State, asked: Moving) -> Outcome:
     """Move pictures to another category, or to a new one."""
     rows = sorted(set(asked.rows))
@@ -109,7 +121,7 @@ def undo(state: State, asked: Decision) -> Outcome:
     """Take back the last decision."""
     with state.busy:
         state.unchanged(asked.events)
-        undone = state.workspace.undo()
+        undone = state.workspace.undo(asked.events)
         now = state.now()
         return Outcome(events=now.count, said=f"Undone: {described(undone, now.knowledge)}.")
 
@@ -133,7 +145,7 @@ def _made(state: State, asked: Decision, rows: list[int], name: str | None) -> O
 def _decide(state: State, asked: Decision, events: list[Event]) -> Outcome:
     with state.busy:
         state.unchanged(asked.events)
-        entered = [state.workspace.decide(event) for event in events]
+        entered = [state.workspace.decide(event, asked.events + i) for i, event in enumerate(events)]
         now = state.now()
         said = described(entered[0], now.knowledge)
         return Outcome(events=now.count, said=f"{said[:1].upper()}{said[1:]}.")

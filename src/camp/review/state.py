@@ -74,7 +74,9 @@ class State:
         if before is not None and before.knowledge.step == knowledge.step:
             kept, version, reports = before.kept, before.version, before.reports
             # A name changes no distance.
-            same = np.array_equal(before.knowledge.pictures.category, knowledge.pictures.category)
+            same = before.knowledge.apart == knowledge.apart and np.array_equal(
+                before.knowledge.pictures.category, knowledge.pictures.category
+            )
             seen = before.seen if same else overview(knowledge)
         else:
             kept = self._kept(knowledge.pictures.digests)

@@ -61,7 +61,7 @@ def decode(data: bytes, max_pixels: int = MAX_PIXELS, at_least: int | None = Non
             if at_least is not None and image.format in ("JPEG", "MPO"):
                 image.draft(image.mode, (at_least, at_least))
             image.load()
-            return _rgb(_upright(image))
+            return rgb(image)
     except UnidentifiedImageError:
         raise BadImage("not a picture in a format that is read here") from None
     except Image.DecompressionBombError as error:
@@ -71,6 +71,11 @@ def decode(data: bytes, max_pixels: int = MAX_PIXELS, at_least: int | None = Non
     except Exception as error:
         # Damaged files reach every corner of the decoders, which answer with nearly every kind of exception.
         raise BadImage(f"damaged or truncated ({error or type(error).__name__})") from error
+
+
+def rgb(image: Image.Image) -> Image.Image:
+    """A picture in any mode as 8-bit RGB, upright; transparent parts show white paper."""
+    return _rgb(_upright(image))
 
 
 def resized(image: Image.Image, resolution: int) -> np.ndarray:

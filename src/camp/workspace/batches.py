@@ -4,8 +4,9 @@ import contextlib
 import csv
 import datetime
 import io
+import os
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -19,7 +20,7 @@ from camp.errors import CampError
 from camp.files import write_text
 from camp.progress import Progress, clock
 from camp.seeds import generator
-from camp.streams.datasets.base import FileReader
+from camp.streams.datasets.base import FileReader, Reader
 from camp.streams.images import BadImage
 from camp.views.bank import Bank, BankSpec, BankViews
 from camp.views.blocks import ahead
@@ -37,6 +38,8 @@ from camp.workspace.plan import Plan, expected_seconds, plan
 from camp.workspace.steps import load_tip, new_step, save_step
 from camp.workspace.thumbnails import SIDE, representatives, save_thumbnail
 
+CROP_SCALE = 0.3
+"""Smallest share of the area a random crop keeps, as for folders of classes in `camp run`."""
 BAD_SHARE = 0.5
 """A batch of which more than this share can not be read is a mistake."""
 
@@ -68,7 +71,13 @@ def learn_folder(
         raise CampError(f"--new counts categories and can not be {batch.new}; 0 means that there are none.")
     _apart(path, batch.folder)
     arrivals = read_arrivals(batch.folder, batch.csv)
-    exists = (path / "workspace.json").exists()
+    unlabelled = arrivals.labels.count(None)
+    if batch.new is not None and batch.new > unlabelled > 0:
+        raise CampError(
+            f"--new {batch.new} asks for more categories than there are pictures without a label, {unlabelled}."
+        )
+    chosen = plan(len(arrivals.keys), batch.epochs, batch.views)
+    exists = Workspace.there(path)
     if exists and begin is not None and begin != Workspace.open(path).settings:
         raise CampError(
             f"{path} was begun with other settings and keeps them: leave out options of the backbone, --seed and "
@@ -76,20 +85,20 @@ def learn_folder(
         )
     workspace = Workspace.open(path) if exists else None
     settings = workspace.settings if workspace else begin or WorkspaceSettings()
-    backbone = make_backbone(settings.backbone, generator(settings.seed, "backbone"))
-    if not backbone.resolution:
+    if settings.backbone.backbone == "embeddings":
         raise CampError(
             "The backbone embeddings takes vectors, not pictures; use camp.CAMP in Python for it."
         )
+    backbone = make_backbone(settings.backbone, generator(settings.seed, "backbone"))
     workspace = workspace or Workspace.begin(path, settings)
     with workspace.alone(progress):
         known = _known(workspace, backbone)
         for remark in near_misses(_names(arrivals.labels), _names(known.named() if known else ())):
             progress.note(remark)
-        chosen = plan(len(arrivals.keys), batch.epochs, batch.views)
         seconds = expected_seconds(backbone, len(arrivals.keys), chosen)
         progress.note(f"{_described(arrivals, chosen)} This takes about {clock(max(seconds, 1))}.")
-        filled, views = _views(workspace, backbone, arrivals, chosen, progress)
+        reader, bank = FileReader(arrivals.root), workspace.path / "bank"
+        filled, views = through_trunk(backbone, reader, arrivals.keys, chosen, bank, progress)
         arrivals, remarks = settled(arrivals, filled.digests)
         _check_readable(filled.bad, len(arrivals.keys), progress)
         for remark in remarks:
@@ -125,8 +134,18 @@ def learn_folder(
 def open_model(workspace: Workspace) -> Model:
     """What recognises pictures now, with every decision since the last batch."""
     knowledge = workspace.knowledge()
+    return recogniser(knowledge, open_backbone(workspace, knowledge.step))
+
+
+def open_backbone(workspace: Workspace, step: int) -> Backbone:
+    """The backbone with the tip that learning step `step` trained."""
     backbone = make_backbone(workspace.settings.backbone, generator(workspace.settings.seed, "backbone"))
-    _load_tip(workspace, backbone, knowledge.step)
+    _load_tip(workspace, backbone, step)
+    return backbone
+
+
+def recogniser(knowledge: Knowledge, backbone: Backbone) -> Model:
+    """The categories of `knowledge`, in the feature space of `backbone`."""
     ids, classifier = open_set_of(knowledge)
     return Model(
         backbone, knowledge.metric, classifier, ids, tuple(knowledge.categories[id].name for id in ids)
@@ -143,17 +162,17 @@ def _known(workspace: Workspace, backbone: Backbone) -> Knowledge | None:
 
 
 def _load_tip(workspace: Workspace, backbone: Backbone, step: int) -> None:
-    backbone.tip.load_state_dict(load_tip(workspace.step_folder(step)))
     trunk = next(event["trunk"] for event in workspace.learned() if event["step"] == step)
     if trunk != backbone.fingerprint:
         raise CampError(
             f"The weights of {backbone.name} are not those that {workspace.path} has learned with; put the old file back."
         )
+    backbone.tip.load_state_dict(load_tip(workspace.step_folder(step)))
 
 
 def _apart(path: Path, folder: Path) -> None:
     """Refuse a workspace among the pictures, whose thumbnails would be learned, and pictures inside the workspace."""
-    ours, theirs = path.resolve(), folder.resolve()
+    ours, theirs = (Path(os.path.realpath(place)) for place in (path, folder))
     if ours == theirs or ours in theirs.parents or theirs in ours.parents:
         raise CampError(
             f"The workspace {path} and the pictures {folder} must be apart; choose another folder."
@@ -177,15 +196,15 @@ def _described(arrivals: Arrivals, chosen: Plan) -> str:
     return f"{what}; {training}."
 
 
-def _views(
-    workspace: Workspace, backbone: Backbone, arrivals: Arrivals, chosen: Plan, progress: Progress
-) -> tuple[Filled, Any]:
-    """The batch through the trunk, into a bank that lives as long as the learning step."""
-    settings = ViewSettings(augmentations=max(chosen.views, 2), bank=str(workspace.path / "bank"))
-    augmentation = Augmentation()
+def through_trunk(
+    backbone: Backbone, reader: Reader, keys: Sequence[str], chosen: Plan, folder: Path, progress: Progress
+) -> tuple[Filled, Callable[[Sequence[bytes]], BankViews]]:
+    """Pictures through the trunk, into a bank in `folder`; and views of them by their fingerprints."""
+    settings = ViewSettings(augmentations=max(chosen.views, 2), bank=str(folder))
+    augmentation = Augmentation(crop_scale=CROP_SCALE)
     bank = Bank.at(settings, BankSpec.of(backbone, settings, augmentation))
-    with_augmented = set(arrivals.keys) if chosen.views else set()
-    filled = fill(bank, backbone, FileReader(arrivals.root), arrivals.keys, with_augmented, progress)
+    with_augmented = set(keys) if chosen.views else set()
+    filled = fill(bank, backbone, reader, keys, with_augmented, progress)
     bank = Bank(bank.folder, bank.spec)
     device = next(backbone.tip.parameters()).device
     lens = Lens(backbone, augmentation, backbone.mean, backbone.std)
@@ -216,9 +235,9 @@ def _commit(
     """Write the step, and enter it in the log as the last thing."""
     knowledge = learned.knowledge
     knowledge.pictures.features = knowledge.pictures.features.astype(np.float16)
-    written = _thumbnails(workspace, learned, arrivals, progress)
-    with _removed_unless_done(written), progress.track("Writing", 1):
-        with new_step(workspace.step_folder(knowledge.step)) as folder:
+    with _removed_unless_done() as written:
+        _thumbnails(workspace, learned, arrivals, written, progress)
+        with progress.track("Writing", 1), new_step(workspace.step_folder(knowledge.step)) as folder:
             save_step(folder, knowledge, learned.tip, learned.report)
             if bad:
                 text = io.StringIO()
@@ -227,8 +246,10 @@ def _commit(
         workspace.enter_step(knowledge.step, {"folder": learned.report["folder"], "trunk": learned.trunk})
 
 
-def _thumbnails(workspace: Workspace, learned: Learned, arrivals: Arrivals, progress: Progress) -> list[Path]:
-    """Small pictures of the batch's representatives; the files that are new."""
+def _thumbnails(
+    workspace: Workspace, learned: Learned, arrivals: Arrivals, written: list[Path], progress: Progress
+) -> None:
+    """Small pictures of the batch's representatives; the files that are new are added to `written`."""
     knowledge, most = learned.knowledge, workspace.settings.thumbnails
     first = len(knowledge.pictures) - len(arrivals.keys)
     rows: list[int] = []
@@ -238,32 +259,29 @@ def _thumbnails(workspace: Workspace, learned: Learned, arrivals: Arrivals, prog
         rows += representatives(
             doubtful[doubtful >= first].tolist(), ordered[ordered >= first].tolist(), most
         )
-    reader, written = FileReader(arrivals.root), []
+    reader = FileReader(arrivals.root)
 
-    def one(row: int) -> Path | None:
+    def one(row: int) -> None:
         path = workspace.thumbnail(knowledge.pictures.digests[row])
         if path.exists():
-            return None
+            return
         with contextlib.suppress(BadImage, OSError):  # gone since it was learned: it has no thumbnail
             picture = reader.decode(reader.read(arrivals.keys[row - first]), at_least=SIDE)
             if isinstance(picture, Image.Image):
+                written.append(path)
                 save_thumbnail(picture, path)
-                return path
-        return None
 
     with progress.track("Thumbnails", len(rows)) as bar:
-        for path in ahead(one, rows):
-            if path is not None:
-                written.append(path)
+        for _ in ahead(one, rows):
             bar.advance()
-    return written
 
 
 @contextlib.contextmanager
-def _removed_unless_done(files: Sequence[Path]) -> Iterator[None]:
-    """Remove `files` if what is inside the `with` fails."""
+def _removed_unless_done() -> Iterator[list[Path]]:
+    """A list of files, which are removed if what is inside the `with` fails."""
+    files: list[Path] = []
     try:
-        yield
+        yield files
     except BaseException:
         for file in files:
             with contextlib.suppress(OSError):

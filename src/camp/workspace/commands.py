@@ -120,13 +120,16 @@ def predict(words: list[str]) -> int:
         place, target = Path(pictures), Path(out) if out else None
         kind = format or ("jsonl" if target and target.suffix in (".jsonl", ".ndjson") else "csv")
         held = Workspace.open(Path(workspace))
-        if not place.exists():
-            raise CampError(f"There is no {place}; give a folder of pictures, or a picture.")
-        root, keys = (place, image_files(place)) if place.is_dir() else (place.parent, [place.name])
+        try:
+            if not place.exists():
+                raise CampError(f"There is no {place}; give a folder of pictures, or a picture.")
+            root, keys = (place, image_files(place)) if place.is_dir() else (place.parent, [place.name])
+            if target is not None and target.is_dir():
+                raise CampError(f"--out {target} is a folder; give the name of a file.")
+        except OSError as error:
+            raise CampError(f"{error.filename or place}: {error.strerror or error}.") from error
         if not keys:
             raise CampError(f"{place} holds no pictures.")
-        if target is not None and target.is_dir():
-            raise CampError(f"--out {target} is a folder; give the name of a file.")
         progress = Progress(quiet)
         with progress.track("Opening the model", 1):
             model = open_model(held)

@@ -5,6 +5,7 @@ An event is a line of JSON with its number, its time and its kind:
     learned    step                     a batch was learned; the log begins anew from its result
     named      category, name           null takes a name away
     merged     category, into
+    apart      category, other          they look alike and are different kinds
     moved      rows, into, made         pictures by their rows; `made`: `into` is a new category
     discarded  category or rows
     undone     of                       an earlier decision since the last batch does not count
@@ -18,33 +19,43 @@ from pathlib import Path
 from typing import Any
 
 from camp.errors import CampError
+from camp.files import write_text
 from camp.workspace.knowledge import Knowledge
 from camp.workspace.names import check_name
 
 Event = dict[str, Any]
-DECISIONS = ("named", "merged", "moved", "discarded")
+DECISIONS = ("named", "merged", "apart", "moved", "discarded")
 
 
 def read_events(path: Path) -> list[Event]:
     """All whole events; one that a crash left half written is not there."""
-    if not path.exists():
+    try:
+        content = path.read_bytes()
+    except FileNotFoundError:
         return []
+    except OSError as error:
+        raise CampError(f"Could not read {path}: {error.strerror or error}.") from error
     events = []
-    for number, line in enumerate(path.read_bytes().split(b"\n")[:-1], start=1):
+    for number, line in enumerate(content.split(b"\n")[:-1], start=1):
         try:
-            events.append(json.loads(line))
-        except ValueError as error:
-            raise CampError(f"Line {number} of {path} is damaged; restore the file from a copy.") from error
+            event = json.loads(line)
+        except ValueError:
+            event = None
+        if not isinstance(event, dict) or "kind" not in event:
+            raise CampError(f"Line {number} of {path} is damaged; restore the file from a copy.")
+        events.append(event)
     return events
+
+
+def dated(event: Event, number: int) -> Event:
+    """An event that happens now, as the log keeps it."""
+    now = datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds")
+    return {"event": number, "time": now, **event}
 
 
 def append_event(path: Path, event: Event) -> Event:
     """Enter an event with its number and time, and see it to the disk. The workspace's lock must be held."""
-    entered = {
-        "event": len(read_events(path)) + 1,
-        "time": datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds"),
-        **event,
-    }
+    entered = dated(event, len(read_events(path)) + 1)
     line = json.dumps(entered, ensure_ascii=False).encode() + b"\n"
     try:
         with path.open("ab") as file:
@@ -60,6 +71,11 @@ def append_event(path: Path, event: Event) -> Event:
     except OSError as error:
         raise CampError(f"Could not append to {path}: {error.strerror or error}.") from error
     return entered
+
+
+def write_events(path: Path, events: Sequence[Event]) -> None:
+    """The whole log at once, for several new events that count together or not at all. The lock must be held."""
+    write_text(path, "".join(json.dumps(event, ensure_ascii=False) + "\n" for event in events))
 
 
 def _end_of_last_line(path: Path) -> int:
@@ -96,6 +112,8 @@ def apply(knowledge: Knowledge, event: Event) -> Knowledge:
         return knowledge.renamed(event["category"], name)
     if kind == "merged":
         return knowledge.merged(event["category"], event["into"])
+    if kind == "apart":
+        return knowledge.told_apart(event["category"], event["other"])
     if kind == "moved":
         return knowledge.moved(event["rows"], event["into"], event.get("made", False))
     if kind == "discarded":
@@ -121,6 +139,8 @@ def described(event: Event, knowledge: Knowledge) -> str:
         )
     if kind == "merged":
         return f"category {event['category']} is {title(event['into'])}"
+    if kind == "apart":
+        return f"{title(event['category'])} and {title(event['other'])} are different"
     if kind == "moved":
         what = f"{len(event['rows'])} picture{'s' * (len(event['rows']) != 1)}"
         return (

@@ -50,13 +50,21 @@ class Workspace:
         self.path, self.settings = path, settings
         self._known: tuple[int, Knowledge] | None = None
 
+    @staticmethod
+    def there(path: Path) -> bool:
+        """Whether `path` holds a workspace."""
+        try:
+            return (path / "workspace.json").exists()
+        except OSError as error:
+            raise CampError(f"{path} can not be a workspace ({error.strerror or error}).") from error
+
     @classmethod
     def open(cls, path: Path) -> Self:
         """The workspace in `path`."""
         about = path / "workspace.json"
-        if not path.exists():
-            raise CampError(f"There is no workspace {path}; `camp learn {path} PICTURES` makes one.")
-        if not about.exists():
+        if not cls.there(path):
+            if not path.exists():
+                raise CampError(f"There is no workspace {path}; `camp learn {path} PICTURES` makes one.")
             raise CampError(
                 f"{path} is not a workspace: there is no workspace.json in it. `camp learn` makes one in a new folder."
             )
@@ -66,10 +74,10 @@ class Workspace:
         try:
             settings = WorkspaceSettings(
                 backbone=BackboneSettings(**values["backbone"]),
-                seed=values["seed"],
+                seed=int(values["seed"]),
                 thumbnails=values["thumbnails"],
             )
-        except (KeyError, TypeError) as error:
+        except (KeyError, TypeError, ValueError) as error:
             raise CampError(f"{about} is damaged ({error}); restore it from a copy.") from error
         return cls(path, settings)
 
@@ -145,7 +153,15 @@ class Workspace:
         steps = [event["step"] for event in events if event["kind"] == "learned"]
         if not steps:
             raise CampError(f"{self.path} has learned nothing yet; `camp learn {self.path} PICTURES` begins.")
-        known = load_step(self.step_folder(steps[-1]))
+        try:
+            known = load_step(self.step_folder(steps[-1]))
+        except CampError:
+            if len(self.events()) == len(events):
+                raise
+            return (
+                self.knowledge()
+            )  # another process has learned meanwhile, and dropped what this one was reading
+        known.used = max((event["into"] for event in events if event.get("made")), default=0)
         for event in standing(events):
             known = apply(known, event)
         self._known = len(events), known
@@ -153,22 +169,31 @@ class Workspace:
 
     # What changes.
 
-    def decide(self, event: Event) -> Event:
-        """Enter a decision, if it can be made; another process at work is an error."""
+    def decide(self, event: Event, seen: int | None = None) -> Event:
+        """Enter a decision, if it can be made; another process at work is an error.
+
+        With `seen`, the number of events that the decision is based on, it is refused if there are others by now.
+        """
         with self.alone():
+            self._check_seen(seen)
             after = apply(self.knowledge(), event)
             entered = append_event(self.log, event)
             self._known = entered["event"], after
             return entered
 
-    def undo(self) -> Event:
+    def undo(self, seen: int | None = None) -> Event:
         """Take back the last decision since the last batch that still stands; returns that decision."""
         with self.alone():
+            self._check_seen(seen)
             decisions = standing(self.events())
             if not decisions:
                 raise CampError("There is nothing to undo: no decision since the last batch.")
             append_event(self.log, {"kind": "undone", "of": decisions[-1]["event"]})
             return decisions[-1]
+
+    def _check_seen(self, seen: int | None) -> None:
+        if seen is not None and len(self.events()) != seen:
+            raise CampError("Something else changed the workspace meanwhile; look at it again, then decide.")
 
     def enter_step(self, step: int, about: dict[str, Any]) -> None:
         """The step in its folder counts from now on. The lock must be held."""

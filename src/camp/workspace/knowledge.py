@@ -88,6 +88,10 @@ class Knowledge:
     """From features to points, in which distances are measured; of the last learning step."""
     sure: Sureness
     """What the distances are worth."""
+    apart: frozenset[tuple[int, int]] = frozenset()
+    """Pairs of ids, the smaller first, that a person said are different however alike they look."""
+    used: int = 0
+    """The greatest id that a person's decision ever gave, also if it was undone."""
 
     def live(self) -> list[Category]:
         """Categories that are still their own, by id."""
@@ -95,7 +99,7 @@ class Knowledge:
 
     def next_id(self) -> int:
         """The first id that was never used."""
-        return max(self.categories, default=0) + 1
+        return max(self.used, *self.categories, 0) + 1
 
     def counts(self) -> dict[int, int]:
         """Pictures of each live category."""
@@ -128,7 +132,7 @@ class Knowledge:
         if by_name is not None:
             return self.categories[by_name]
         digits = str(what).removeprefix("category ").strip()
-        if digits.isdigit():
+        if digits.isdecimal():
             return self.category(int(digits))
         raise CampError(f'There is no category called "{what}"; `camp status` lists them.')
 
@@ -146,6 +150,12 @@ class Knowledge:
         target = dataclasses.replace(target, name=target.name if target.name is not None else source.name)
         ended = dataclasses.replace(source, merged_into=into)
         return self._with([ended, target])._assigned(self.rows_of(id), into, None)
+
+    def told_apart(self, id: int, other: int) -> Knowledge:
+        """`id` and `other` are different kinds."""
+        if self.category(id).id == self.category(other).id:
+            raise CampError(f"{self.category(id).title} can not differ from itself; choose two categories.")
+        return dataclasses.replace(self, apart=self.apart | {(min(id, other), max(id, other))})
 
     def moved(self, rows: Sequence[int], into: int, made: bool = False) -> Knowledge:
         """Pictures belong to `into`; with `made` that is a new category, which a person has made."""
@@ -173,7 +183,8 @@ class Knowledge:
         if not len(chosen):
             raise CampError("No picture was chosen; choose at least one.")
         if chosen[0] < 0 or chosen[-1] >= len(self.pictures):
-            raise CampError(f"There are pictures 0 to {len(self.pictures) - 1}, not {chosen[-1]}.")
+            wrong = chosen[0] if chosen[0] < 0 else chosen[-1]
+            raise CampError(f"There are pictures 0 to {len(self.pictures) - 1}, not {wrong}.")
         return chosen
 
     def _with(self, changed: Iterable[Category]) -> Knowledge:

@@ -1,11 +1,13 @@
 """The map: pictures on a plane, near each other where their features are.
 
 t-SNE of at most LANDMARKS pictures, spread over the categories; the rest is placed among its nearest landmarks, so that a
-hundred thousand pictures take seconds. Landmarks start where they were on the last map, so that it does not turn over.
+hundred thousand pictures take seconds. Landmarks start where they were on the last map, and the whole is turned so that
+they stay near it.
 """
 
 import numpy as np
 import torch
+from scipy.linalg import orthogonal_procrustes
 from sklearn.decomposition import PCA
 from sklearn.manifold import TSNE
 
@@ -23,7 +25,7 @@ def laid_out(
 ) -> np.ndarray:
     """Positions (n, 2) float32 in -1..1 of `features` (n, D); `before` (m, 2) are those that the first m had."""
     n = len(features)
-    if n < 4:
+    if n < 4 or not np.ptp(features, axis=0).any():  # too few, or all alike
         return np.stack([np.linspace(-0.5, 0.5, n), np.zeros(n)], axis=1).astype(np.float32)
     chosen = _landmarks(categories, seed)
     some = np.asarray(features[chosen], dtype=np.float32)
@@ -41,10 +43,15 @@ def laid_out(
         places = TSNE(
             init=1e-2 * start / (start[:, 0].std() or 1.0),
             perplexity=min(30.0, (len(chosen) - 1) / 3),
+            learning_rate=max(len(chosen) / 12, 5.0),  # the usual least of 50 throws few pictures about
             random_state=seed_of(seed, "map") % 2**32,
             max_iter=500,
         ).fit_transform(flat)
     places = places - places.mean(axis=0)
+    if known.sum() > 10:
+        there = before[chosen[known]]
+        turn, _ = orthogonal_procrustes(places[known], there - there.mean(axis=0))
+        places = places @ turn
     places /= np.abs(places).max() or 1.0
     positions = np.empty((n, 2), dtype=np.float32)
     for begin in range(0, n, _CHUNK):

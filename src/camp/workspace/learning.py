@@ -215,7 +215,7 @@ def _remembered(
         points=np.empty((0, 1), np.float32),
         positions=np.concatenate([before.positions, np.zeros((n, 2), np.float32)]),
     )
-    return Knowledge(step, categories, pictures, known.metric, known.sure)
+    return Knowledge(step, categories, pictures, known.metric, known.sure, known.apart)
 
 
 def _measured(knowledge: Knowledge) -> Knowledge:

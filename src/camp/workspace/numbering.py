@@ -15,7 +15,7 @@ from torch import Tensor
 from camp.streams.tasks import UNLABELLED
 from camp.workspace.knowledge import FOUND, NOWHERE, Knowledge, Pictures
 
-LINKED = 0.6
+LINKED = 0.5
 """A new name is that of a category discovered earlier if this share of its labelled pictures would be recognised as it."""
 
 

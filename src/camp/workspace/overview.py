@@ -89,7 +89,7 @@ def overview(knowledge: Knowledge) -> Overview:
         if len(ids) > 1:
             others = d.scatter(1, at, torch.inf).argmin(dim=1)
             rival[part] = np.array(ids, dtype=np.int32)[others]
-    return Overview(ids, classifier, own, rival, distance, _alike(ids, classifier))
+    return Overview(ids, classifier, own, rival, distance, _alike(ids, classifier, knowledge.apart))
 
 
 def _nothing(knowledge: Knowledge) -> Overview:
@@ -105,8 +105,13 @@ def _nothing(knowledge: Knowledge) -> Overview:
     )
 
 
-def _alike(ids: tuple[int, ...], classifier: OpenSet) -> tuple[tuple[int, int, float], ...]:
-    """Pairs whose centroids lie within the mean of their radii, less than half of what separates most pairs."""
+def _alike(
+    ids: tuple[int, ...], classifier: OpenSet, apart_by_word: frozenset[tuple[int, int]]
+) -> tuple[tuple[int, int, float], ...]:
+    """Pairs whose centroids lie within the mean of their radii, and much nearer than most pairs do.
+
+    What a person said is different is left out.
+    """
     if len(ids) < 2 or not bool(classifier.radii.isfinite().all()):
         return ()
     distances = torch.cdist(classifier.centroids, classifier.centroids)
@@ -115,6 +120,7 @@ def _alike(ids: tuple[int, ...], classifier: OpenSet) -> tuple[tuple[int, int, f
     limit = 0.6 * float(apart[upper].median())
     pairs = ((apart < min(limit, 1.0)) & upper).nonzero().tolist()
     found = [(ids[a], ids[b], float(apart[a, b])) for a, b in pairs]
+    found = [pair for pair in found if pair[:2] not in apart_by_word]
     return tuple(sorted(found, key=lambda pair: pair[2]))
 
 

@@ -8,14 +8,15 @@ import dataclasses
 import io
 import json
 import sys
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from itertools import chain, islice
 from pathlib import Path
-from typing import Any, BinaryIO, Literal
+from typing import Any, BinaryIO, Literal, TypeVar
 
 import numpy as np
 import torch
+from torch import Tensor
 
 from camp.errors import CampError
 from camp.files import replacing
@@ -63,6 +64,7 @@ class Unreadable:
 Row = Prediction | Unreadable
 Picture = tuple[str, np.ndarray]
 """A file with its pixels (R, R, 3) uint8, or its vector (D,) float32."""
+Answer = TypeVar("Answer")
 
 
 @dataclass
@@ -82,6 +84,24 @@ def predict(model: Model, reader: Reader, keys: Iterable[str], bar: Bar | None =
     the trunk, which has the device to itself.
     """
     check_categories(model)
+    for row in _each(model, reader, keys, _predictions):
+        if bar is not None:
+            bar.advance()
+        yield row
+
+
+def points(model: Model, reader: Reader, keys: Iterable[str]) -> Iterator[Tensor | Unreadable]:
+    """The point (d,) of each of `keys`, in their order."""
+    return _each(model, reader, keys, lambda *block: list(_points(*block)))
+
+
+def _each(
+    model: Model,
+    reader: Reader,
+    keys: Iterable[str],
+    answers: Callable[[Model, Trunk | None, Sequence[Picture]], list[Answer]],
+) -> Iterator[Answer | Unreadable]:
+    """What `answers` says of each of `keys`, in their order."""
     backbone = model.backbone
     on_cpu = next(backbone.tip.parameters()).device.type == "cpu"
     trunk = trunk_of_each_core(backbone) if on_cpu else backbone.trunk
@@ -96,22 +116,18 @@ def predict(model: Model, reader: Reader, keys: Iterable[str], bar: Bar | None =
                 files.append(Unreadable(key, str(fault)))
         return files
 
-    def answered(files: list[Picture | Unreadable]) -> list[Row]:
-        answers = iter(
-            _predictions(model, trunk, [file for file in files if not isinstance(file, Unreadable)])
-        )
-        return [file if isinstance(file, Unreadable) else next(answers) for file in files]
+    def answered(files: list[Picture | Unreadable]) -> list[Answer | Unreadable]:
+        readable = [file for file in files if not isinstance(file, Unreadable)]
+        rest = iter(answers(model, trunk, readable) if readable else ())
+        return [file if isinstance(file, Unreadable) else next(rest) for file in files]
 
     blocks = _blocks(keys, _BLOCK if on_cpu else TRUNK_BATCH)
-    rows: Iterator[list[Row]]
+    rows: Iterator[list[Answer | Unreadable]]
     if on_cpu:
         rows = ahead(lambda block: answered(opened(block)), blocks, _BLOCKS_AHEAD)
     else:
         rows = map(answered, ahead(opened, blocks, _BLOCKS_AHEAD))
-    for row in chain.from_iterable(rows):
-        if bar is not None:
-            bar.advance()
-        yield row
+    return chain.from_iterable(rows)
 
 
 def predict_picture(model: Model, data: bytes, file: str = "") -> Prediction:
@@ -211,11 +227,7 @@ def _checked(model: Model, picture: np.ndarray) -> np.ndarray:
 
 def _predictions(model: Model, trunk: Trunk | None, pictures: Sequence[Picture]) -> list[Prediction]:
     """The answer for each picture."""
-    if not pictures:
-        return []
-    answers = model.classifier.answer(
-        model.points(_fields(model, trunk, np.stack([pixels for _, pixels in pictures])))
-    )
+    answers = model.classifier.answer(_points(model, trunk, pictures))
     found = []
     for i, (file, _) in enumerate(pictures):
         best, second = int(answers.nearest[i]), int(answers.runner_up[i])
@@ -229,6 +241,11 @@ def _predictions(model: Model, trunk: Trunk | None, pictures: Sequence[Picture])
             other = model.ids[second], model.called(second), float(answers.runner_up_confidence[i])
             found.append(Prediction(file, *first, *other))
     return found
+
+
+def _points(model: Model, trunk: Trunk | None, pictures: Sequence[Picture]) -> Tensor:
+    """(n, d) of n pictures."""
+    return model.points(_fields(model, trunk, np.stack([pixels for _, pixels in pictures])))
 
 
 @torch.no_grad()

@@ -28,17 +28,25 @@ _BULK = ("features.npy", "pictures.safetensors", "files.json", "tip.safetensors"
 
 @contextlib.contextmanager
 def new_step(folder: Path) -> Iterator[Path]:
-    """A temporary folder to write a step into; it takes the name `folder` when all went well, and vanishes otherwise."""
+    """A temporary folder to write a step into; it takes the name `folder` when all went well, and vanishes otherwise.
+
+    The workspace's lock must be held.
+    """
     temporary = folder.with_name(f".{folder.name}.{os.getpid()}.tmp")
-    shutil.rmtree(temporary, ignore_errors=True)
+    for abandoned in folder.parent.glob(f".{folder.name}.*.tmp"):  # by processes that were killed
+        shutil.rmtree(abandoned, ignore_errors=True)
     try:
         temporary.mkdir(parents=True)
         yield temporary
+        for path in temporary.iterdir():  # on disk before the log says that it is there
+            with path.open("rb") as file:
+                os.fsync(file.fileno())
         if folder.exists():  # by a process that was killed before it could enter the step in the log
             shutil.rmtree(folder)
         temporary.replace(folder)
-    except OSError as error:
-        raise CampError(f"Could not write {folder}: {error.strerror or error}.") from error
+    except (OSError, SafetensorError) as error:
+        reason = error.strerror if isinstance(error, OSError) and error.strerror else error
+        raise CampError(f"Could not write {folder}: {reason}.") from error
     finally:
         shutil.rmtree(temporary, ignore_errors=True)
 
@@ -58,7 +66,12 @@ def save_step(folder: Path, knowledge: Knowledge, tip: dict[str, Tensor], report
     )
     write_json(folder / "files.json", pictures.files)
     categories = [dataclasses.asdict(category) for _, category in sorted(knowledge.categories.items())]
-    about = {"step": knowledge.step, "sure": dataclasses.asdict(knowledge.sure), "categories": categories}
+    about = {
+        "step": knowledge.step,
+        "sure": dataclasses.asdict(knowledge.sure),
+        "apart": sorted(knowledge.apart),
+        "categories": categories,
+    }
     write_json(folder / "categories.json", about)
     write_json(folder / "report.json", report)
 
@@ -72,12 +85,13 @@ def load_step(folder: Path) -> Knowledge:
         pictures = Pictures(files=read_json(folder / "files.json"), features=features, **columns)
         categories = {row["id"]: Category(**row) for row in about["categories"]}
         sure = Sureness(**about["sure"])
+        apart = frozenset((a, b) for a, b in about["apart"])
         metric = Metric.of(load_tensors(folder / "metric.safetensors"))
+        return Knowledge(about["step"], categories, pictures, metric, sure, apart)
     except (OSError, ValueError, KeyError, TypeError, SafetensorError) as error:
         raise CampError(
             f"The learning step {folder} is damaged ({error}); restore it from a copy."
         ) from error
-    return Knowledge(about["step"], categories, pictures, metric, sure)
 
 
 def load_tip(folder: Path) -> dict[str, Tensor]:

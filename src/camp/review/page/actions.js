@@ -27,6 +27,8 @@ export async function name(id, text) {
 
 export const mergeInto = async (id, into) => (await decide("/api/merge", { category: id, into })) !== null;
 
+export const tellApart = async (id, other) => (await decide("/api/apart", { category: id, other })) !== null;
+
 /** Ask what a category is the same as. */
 export async function merge(id) {
   const category = store.byId.get(id);

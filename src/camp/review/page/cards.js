@@ -1,6 +1,6 @@
 /* The overview: a card a category, those that need a person first. */
 
-import { discard, merge, mergeInto, split } from "./actions.js";
+import { discard, merge, mergeInto, split, tellApart } from "./actions.js";
 import { button, colour, h, many, moment, number, percent, thumbnail } from "./dom.js";
 import { complain, store } from "./store.js";
 import { title } from "./title.js";
@@ -18,7 +18,6 @@ let sort = "need";
 let filter = "";
 let order = [];
 let focused = null;
-const different = new Set();
 
 export function show(root) {
   let editing = false;
@@ -42,7 +41,7 @@ export function show(root) {
     if (editing) return; // drawn when the name is saved
     const within = grid.contains(document.activeElement) || document.activeElement === document.body;
     lines.replaceChildren(...summary());
-    pairs.replaceChildren(...alike(fill));
+    pairs.replaceChildren(...alike());
     const wanted = filter.trim().toLowerCase();
     grid.replaceChildren(...ordered().filter((one) => one.title.toLowerCase().includes(wanted)).map(card));
     if (!grid.children.length) grid.append(h("p", { class: "quiet" }, store.data.categories.length ? "No category is called so." : "There is no category left; undo brings them back."));
@@ -135,9 +134,9 @@ function summary() {
 }
 
 /** Pairs that look like one kind. */
-function alike(again) {
+function alike() {
   const { data, byId } = store;
-  const found = data.alike.filter(([a, b]) => byId.has(a) && byId.has(b) && !different.has(`${a} ${b}`));
+  const found = data.alike.filter(([a, b]) => byId.has(a) && byId.has(b));
   if (!found.length) return [];
   const side = (one) => h("a", { class: "side", href: `#/category/${one.id}` },
     h("span", { class: "mosaic three" }, one.typical.slice(0, 3).map((tile) => thumbnail(tile, data.version))),
@@ -146,7 +145,7 @@ function alike(again) {
     // A name is kept before none, and the larger one's before the smaller one's.
     const [into, from] = [byId.get(a), byId.get(b)].sort((x, y) => (x.name === null) - (y.name === null) || y.pictures - x.pictures);
     return h("li", { class: "pair" }, h("div", { class: "sides" }, side(into), side(from)),
-      h("div", { class: "row end" }, button("Different", () => { different.add(`${a} ${b}`); again(); }),
+      h("div", { class: "row end" }, button("Different", () => tellApart(a, b).catch(complain)),
         button(`Merge as ${into.title}`, () => mergeInto(from.id, into.id).catch(complain), { class: "strong cut" })));
   };
   return [h("section", { class: "alike" }, h("h2", null, "The same kind?"), h("ul", null, found.map(pair)))];

@@ -169,7 +169,8 @@ export class Plot {
     const { canvas, ratio, category, xy, view } = this;
     const { width, height } = canvas;
     const context = canvas.getContext("2d");
-    const image = context.createImageData(width, height);
+    if (this.image?.width !== width || this.image.height !== height) this.image = context.createImageData(width, height);
+    const { image } = this;
     new Uint32Array(image.data.buffer).fill(new Uint32Array(new Uint8ClampedArray([...this.paper, 255]).buffer)[0]);
     const crowd = category.length > 30_000 ? 1.1 : category.length > 5_000 ? 1.8 : 3;
     const radius = ratio * Math.min(6, crowd * Math.sqrt(Math.max(1, view.scale / (this.fitted ?? view.scale))));

@@ -9,11 +9,12 @@ const WHO = { label: "its label says so", person: "a person said so", found: "fo
 /** What is known about a picture, for the tip beside it. */
 export function about(picture) {
   const category = store.byId.get(picture.category);
+  const folder = picture.file.slice(0, Math.max(0, picture.file.lastIndexOf("/")));
   return h("div", null,
     h("b", null, baseName(picture.file)), h("br"),
     category ? `${category.title}: ${WHO[picture.who]}` : "discarded", h("br"),
     category ? `${percent(picture.sure)} sure${picture.rival ? `, else ${picture.rival}` : ""}` : null, category ? h("br") : null,
-    h("span", { class: "faint" }, `batch ${picture.batch} · ${picture.file}`));
+    h("span", { class: "faint" }, `batch ${picture.batch}${folder ? `, in ${folder}` : ""}`));
 }
 
 /**
@@ -40,6 +41,7 @@ export function tiles(load) {
       if (mine !== turn) return;
       total = page.total;
       const first = pictures.length;
+      if (first === 0) renew();
       pictures.push(...page.pictures);
       grid.append(...page.pictures.map((picture, index) => tile(picture, first + index)));
       end.textContent = total === 0 ? "There are no pictures here." : "";
@@ -53,17 +55,22 @@ export function tiles(load) {
     if (mine === turn && pictures.length < total && end.getBoundingClientRect().top < innerHeight + 800) more();
   }
 
-  /** Begin anew, with the focus where it was. */
+  /** Begin anew. What is shown stays until the answer comes, but can not be chosen any more. */
   async function reload() {
     const here = grid.contains(document.activeElement) ? index() : -1;
     turn += 1;
     busy = false;
     pictures = [];
     total = Infinity;
-    grid.replaceChildren();
-    hideTip();
+    grid.setAttribute("aria-busy", "true");
     await more();
     if (here >= 0) grid.children[Math.min(here, grid.children.length - 1)]?.focus();
+  }
+
+  function renew() {
+    hideTip();
+    grid.replaceChildren();
+    grid.removeAttribute("aria-busy");
   }
 
   function tile(picture, position) {
@@ -78,6 +85,7 @@ export function tiles(load) {
   }
 
   function choose(position, through) {
+    if (!pictures[position]) return;
     const { row } = pictures[position];
     if (through) {
       const [from, to] = [Math.min(anchor, position), Math.max(anchor, position)];

@@ -1,0 +1,105 @@
+"""Which category a label means, and what becomes of pictures that come again."""
+
+import numpy as np
+from small_knowledge import EACH, knowledge
+
+from camp.streams.tasks import UNLABELLED
+from camp.workspace.knowledge import NOWHERE
+from camp.workspace.numbering import Link, came_before, links, numbered
+
+OLD = [1, 2, 3, 4]
+
+
+def test_labels_of_known_names() -> None:
+    found = numbered(knowledge(), OLD, ["robin", None, "heron", "robin"], [None] * 4, [])
+    assert found.ids == OLD
+    assert found.n_old == 4
+    assert found.labels.tolist() == [1, UNLABELLED, 0, 1]
+    assert found.names == {}
+
+
+def test_new_names_get_new_ids_in_the_order_they_come() -> None:
+    found = numbered(knowledge(), OLD, ["wren", "crow", "wren", "heron"], [None] * 4, [])
+    assert found.ids == [*OLD, 5, 6]
+    assert found.n_old == 4
+    assert found.labels.tolist() == [4, 5, 4, 0]
+    assert found.names == {5: "wren", 6: "crow"}
+
+
+def test_new_ids_begin_above_all_that_were_ever_used() -> None:
+    known = knowledge().merged(4, 1)
+    known.used = 7
+    found = numbered(known, [1, 2, 3], ["wren"], [None], [])
+    assert found.ids == [1, 2, 3, 8]
+
+
+def test_a_category_without_pictures_is_found_by_its_name() -> None:
+    known = knowledge().moved(range(EACH), 2)  # heron has none any more
+    found = numbered(known, [2, 3, 4], [None, "heron"], [None, None], [])
+    assert found.ids == [2, 3, 4, 1]
+    assert found.n_old == 3
+    assert found.labels.tolist() == [UNLABELLED, 3]
+    assert found.names == {}
+
+
+def test_the_name_of_an_ended_category_begins_a_new_one() -> None:
+    for known in (knowledge().discarded(2), knowledge().merged(2, 1)):
+        found = numbered(known, [1, 3, 4], ["robin"], [None], [])
+        assert found.ids == [1, 3, 4, 5]
+        assert found.names == {5: "robin"}
+
+
+def test_a_link_gives_the_name_to_the_old_category() -> None:
+    found = numbered(knowledge(), OLD, ["wren", None, "wren"], [None] * 3, [Link(3, "wren", 0.9)])
+    assert found.ids == OLD
+    assert found.labels.tolist() == [2, UNLABELLED, 2]
+    assert found.names == {3: "wren"}
+
+
+def test_what_was_told_before_counts_unless_there_is_a_label_now() -> None:
+    found = numbered(knowledge(), OLD, [None, "robin", None], [1, 1, None], [])
+    assert found.labels.tolist() == [0, 1, UNLABELLED]
+
+
+def test_a_first_batch() -> None:
+    none = knowledge()
+    none.categories = {}
+    found = numbered(none, [], ["wren", None], [None, None], [])
+    assert found.ids == [1]
+    assert found.n_old == 0
+    assert found.labels.tolist() == [0, UNLABELLED]
+
+
+def test_a_name_is_linked_to_the_category_that_most_of_its_pictures_look_like() -> None:
+    names = ["wren"] * 5
+    assert links(knowledge(), OLD, names, [2, 2, 2, 0, NOWHERE]) == [Link(3, "wren", 0.6)]
+    assert links(knowledge(), OLD, names, [2, 2, 3, 0, NOWHERE]) == []  # too few of them
+    assert links(knowledge(), OLD, names, [NOWHERE] * 5) == []
+    assert links(knowledge(), OLD, [None] * 5, [2] * 5) == []
+
+
+def test_a_category_that_has_a_name_gets_no_other() -> None:
+    assert links(knowledge(), OLD, ["wren"] * 3, [0, 0, 0]) == []
+    assert links(knowledge(), OLD, ["heron"] * 3, [2, 2, 2]) == []  # nor a name that is taken a second category
+
+
+def test_two_names_for_one_category_go_to_the_one_that_agrees_more() -> None:
+    names = ["wren"] * 4 + ["crow"] * 4
+    nearest = [2, 2, 2, 0, 2, 2, 2, 2]
+    assert links(knowledge(), OLD, names, nearest) == [Link(3, "crow", 1.0)]
+    assert links(knowledge(), OLD, names[::-1], nearest) == [Link(3, "wren", 1.0)]
+
+
+def test_pictures_that_come_again_replace_themselves() -> None:
+    pictures = knowledge().moved([9], 4).without([14]).pictures
+    coming = np.array([[row] * 16 for row in (0, 2, 9, 14, 200)], dtype=np.uint8)
+    kept, told = came_before(pictures, coming)
+    assert kept.tolist() == [row for row in range(16) if row not in (0, 2, 9, 14)]
+    # 0 had a label, 2 was found by clustering, 9 was moved by a person, 14 discarded, 200 is new.
+    assert told == [1, None, 4, None, None]
+
+
+def test_nothing_comes_again() -> None:
+    kept, told = came_before(knowledge().pictures, np.full((2, 16), 99, np.uint8))
+    assert kept.tolist() == list(range(16))
+    assert told == [None, None]
