@@ -55,11 +55,6 @@ def learned() -> CAMP:
     return CAMP(backbone="embeddings").fit(x, labels)
 
 
-def again(model: CAMP, folder: Path) -> CAMP:
-    """The same model, to be changed."""
-    return CAMP.load(model.save(folder)._held.home)
-
-
 def fresh(**settings) -> CAMP:
     x, _, labels = digits(200)
     return CAMP(backbone="embeddings", new=1, **settings).fit(x, labels)
@@ -106,15 +101,14 @@ def test_unknown_only_if_asked_for(learned):
     assert "unknown" in CAMP(backbone="embeddings", unknown=True).fit(x, words).predict(far)
 
 
-@pytest.mark.parametrize("missing", [-1, None, float("nan"), np.float32("nan")])
-@pytest.mark.parametrize("kind", [int, "digit {}".format])
-def test_every_word_for_unlabelled_means_the_same(missing, kind):
-    x, _, labels = digits(200)
-    given = [missing if label < 0 else kind(label) for label in labels]
-    model = CAMP(backbone="embeddings", new=1).fit(x, given)
-    other = fresh()
-    assert [c.pictures for c in model.categories_] == [c.pictures for c in other.categories_]
-    np.testing.assert_array_equal(model.transform(x), other.transform(x))
+def test_every_word_for_unlabelled_means_the_same():
+    x, _, labels = digits(60)
+    points = []
+    for missing, kind in ((-1, int), (None, int), (float("nan"), int), (None, str), (np.float32("nan"), str)):
+        given = [missing if label < 0 else kind(label) for label in labels]
+        points.append(CAMP(backbone="embeddings", new=1).fit(x, given).transform(x))
+    for others in points[1:]:
+        np.testing.assert_array_equal(others, points[0])
 
 
 def test_names_are_given_back_and_discovered_ones_go_by_their_id():
@@ -152,7 +146,7 @@ def test_every_row_counts_also_if_it_came_before():
 
 
 def test_batches_add_up_and_old_categories_come_back():
-    x, shown, labels = digits()
+    x, shown, labels = digits(300)
     first = shown < 3
     model = CAMP(backbone="embeddings").partial_fit(x[first], shown[first])
     ids = {category.label: category.id for category in model.categories_}
@@ -164,16 +158,16 @@ def test_batches_add_up_and_old_categories_come_back():
 
 
 def test_fit_forgets():
-    x, shown, labels = digits(200)
+    x, shown, _ = digits(200)
     model = fresh().fit(x[shown < 2], shown[shown < 2])
     assert list(model.classes_) == [0, 1]
     assert [event["kind"] for event in model._held.events] == ["learned"]
 
 
 def test_training_and_the_same_seed_give_the_same_numbers(capfd):
-    x, shown, labels = digits(120)
+    x, _, labels = digits(90)
     one, two = (
-        CAMP(backbone="embeddings", epochs=1, new=1).fit(x[:80], labels[:80]).partial_fit(x[80:], labels[80:])
+        CAMP(backbone="embeddings", epochs=1, new=1).fit(x[:60], labels[:60]).partial_fit(x[60:], labels[60:])
         for _ in range(2)
     )
     np.testing.assert_array_equal(one.predict_proba(x), two.predict_proba(x))
@@ -195,7 +189,7 @@ def test_what_fails_changes_nothing():
 
 
 def test_pipelines_and_clones():
-    x, shown, labels = digits(200)
+    x, _, labels = digits(200)
     pipeline = clone(make_pipeline(StandardScaler(), CAMP(backbone="embeddings", new=1, seed=3)))
     assert pipeline.fit(x, labels).predict(x).shape == (200,)
     assert pipeline[-1].seed == 3
@@ -265,7 +259,7 @@ def test_unfitted():
 
 
 def test_saved_and_loaded_answers_the_same_and_goes_on_the_same(tmp_path):
-    x, shown, labels = digits()
+    x, _, labels = digits(260)
     model = fresh().rename(-7, HIDDEN)
     loaded = CAMP.load(model.save(tmp_path / "w")._held.home)
     for one, other in ((model.predict(x), loaded.predict(x)), (model.transform(x), loaded.transform(x))):
@@ -278,7 +272,7 @@ def test_saved_and_loaded_answers_the_same_and_goes_on_the_same(tmp_path):
 
 
 def test_saving_again_adds_what_happened_since(tmp_path):
-    x, shown, labels = digits()
+    x, _, labels = digits(300)
     model = fresh().save(tmp_path / "w").rename(-7, HIDDEN)
     model.set_params(new=0).partial_fit(x[200:250]).partial_fit(x[250:], labels[250:]).merge(HIDDEN, 0)
     model.save(tmp_path / "w").save(tmp_path / "w")
@@ -421,7 +415,10 @@ def test_what_camp_learn_made_can_be_loaded_and_taught(tmp_path):
     model = CAMP.load(tmp_path / "w")
     assert list(model.classes_) == ["category 3", "green", "red"]
     model.set_params(new=0).partial_fit(paths[12:]).rename("category 3", "blue").save(tmp_path / "w")
-    assert list(CAMP.load(tmp_path / "w").predict(paths[12:15])) == ["red", "green", "blue"]
+    loaded = CAMP.load(tmp_path / "w")
+    assert list(loaded.classes_) == ["blue", "green", "red"]
+    np.testing.assert_array_equal(loaded.predict_proba(paths[12:]), model.predict_proba(paths[12:]))
+    assert sum(category.pictures for category in loaded.categories_) == 24
     assert any((tmp_path / "w" / "thumbnails").rglob("*.jpg"))
     model.save(tmp_path / "copy")
     assert any((tmp_path / "copy" / "thumbnails").rglob("*.jpg"))

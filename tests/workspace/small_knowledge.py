@@ -58,4 +58,5 @@ def enter(workspace: Workspace, known: Knowledge) -> None:
 
 def state(known: Knowledge) -> tuple[object, ...]:
     """All that decisions can change, to be compared."""
-    return known.categories, known.pictures.category.tolist(), known.pictures.told.tolist()
+    pictures = known.pictures
+    return known.categories, known.apart, pictures.category.tolist(), pictures.told.tolist()

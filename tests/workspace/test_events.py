@@ -13,7 +13,15 @@ from hypothesis import strategies as st
 from small_knowledge import EACH, enter, knowledge, learned, state
 
 from camp.errors import CampError
-from camp.workspace.events import Event, append_event, apply, described, read_events, standing
+from camp.workspace.events import (
+    Event,
+    append_event,
+    apply,
+    described,
+    read_events,
+    standing,
+    write_events,
+)
 from camp.workspace.folder import Workspace
 from camp.workspace.knowledge import NOWHERE, Knowledge
 
@@ -31,6 +39,7 @@ DECISIONS: list[tuple[Event, str]] = [
     ({"kind": "named", "category": 1, "name": None}, "category 1 has no name any more"),
     ({"kind": "merged", "category": 3, "into": 1}, "category 3 is heron"),
     ({"kind": "merged", "category": 3, "into": 4}, "category 3 is category 4"),
+    ({"kind": "apart", "category": 3, "other": 1}, "category 3 and heron are different"),
     ({"kind": "moved", "rows": [0], "into": 2}, "1 picture moved to robin"),
     ({"kind": "moved", "rows": [0, 1], "into": 3}, "2 pictures moved to category 3"),
     ({"kind": "moved", "rows": [8, 9], "into": 5, "made": True}, "2 pictures became category 5"),
@@ -59,7 +68,7 @@ def test_a_decision_is_entered_and_undone(workspace: Workspace, event: Event, sa
 
 def test_undo_goes_back_decision_by_decision(workspace: Workspace) -> None:
     states = [state(workspace.knowledge())]
-    for event, _ in (DECISIONS[0], DECISIONS[2], DECISIONS[6], DECISIONS[9]):
+    for event, _ in (DECISIONS[0], DECISIONS[2], DECISIONS[7], DECISIONS[10]):
         workspace.decide(event)
         states.append(state(workspace.knowledge()))
     for before in reversed(states[:-1]):
@@ -99,6 +108,7 @@ def test_what_a_batch_has_used_can_not_be_undone(workspace: Workspace) -> None:
         ({"kind": "named", "category": 3, "name": " "}, "cannot have an empty name"),
         ({"kind": "named", "category": 8, "name": "wren"}, "There is no category 8."),
         ({"kind": "merged", "category": 1, "into": 1}, "can not be merged with itself"),
+        ({"kind": "apart", "category": 1, "other": 1}, "heron can not differ from itself; choose two categories."),
         ({"kind": "moved", "rows": [99], "into": 1}, "There are pictures 0 to 15, not 99."),
         ({"kind": "moved", "rows": [1], "into": 4, "made": True}, "Category 4 exists already"),
         ({"kind": "discarded", "rows": []}, "No picture was chosen"),
@@ -124,7 +134,7 @@ def test_naming_a_category_as_it_is_called_is_allowed(workspace: Workspace) -> N
 Draw = tuple[str, int, int, list[int]]
 DRAWS = st.lists(
     st.tuples(
-        st.sampled_from(["named", "merged", "moved", "made", "ended", "without", "undo"]),
+        st.sampled_from(["named", "merged", "apart", "moved", "made", "ended", "without", "undo"]),
         st.integers(0, 9),
         st.integers(0, 9),
         st.lists(st.integers(0, PICTURES - 1), min_size=1, max_size=6),
@@ -141,6 +151,7 @@ def drawn(known: Knowledge, draw: Draw) -> Event:
     return {
         "named": {"kind": "named", "category": one, "name": NAMES[b % len(NAMES)]},
         "merged": {"kind": "merged", "category": one, "into": other},
+        "apart": {"kind": "apart", "category": one, "other": other},
         "moved": {"kind": "moved", "rows": rows, "into": one},
         "made": {"kind": "moved", "rows": rows, "into": known.next_id(), "made": True},
         "ended": {"kind": "discarded", "category": one},
@@ -244,6 +255,27 @@ def test_a_full_disk_leaves_the_log_as_it_was(workspace: Workspace, monkeypatch:
         workspace.decide({"kind": "named", "category": 3, "name": "wren"})
     assert workspace.log.read_bytes() == before
     assert workspace.knowledge().named() == {"heron": 1, "robin": 2}
+
+
+def test_a_decision_on_what_is_no_longer_so_is_refused(workspace: Workspace) -> None:
+    workspace.decide({"kind": "named", "category": 3, "name": "wren"}, seen=1)
+    other = Workspace.open(workspace.path)
+    for late in (
+        lambda: other.decide({"kind": "discarded", "category": 3}, seen=1),
+        lambda: other.undo(seen=1),
+    ):
+        with pytest.raises(
+            CampError, match="Something else changed the workspace meanwhile; look at it again"
+        ):
+            late()
+    assert len(other.events()) == 2
+    other.undo(seen=2)
+
+
+def test_a_whole_log_at_once(workspace: Workspace, tmp_path: Path) -> None:
+    workspace.decide({"kind": "named", "category": 3, "name": "Käuzchen"})
+    write_events(tmp_path / "copy.jsonl", workspace.events())
+    assert (tmp_path / "copy.jsonl").read_bytes() == workspace.log.read_bytes()
 
 
 def test_events_have_numbers_and_times(tmp_path: Path) -> None:

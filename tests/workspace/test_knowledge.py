@@ -72,6 +72,16 @@ def test_the_name_of_a_merged_category_is_free_again() -> None:
     assert knowledge().merged(1, 2).renamed(3, "heron").named() == {"robin": 2, "heron": 3}
 
 
+def test_what_is_different_stays_different() -> None:
+    after = knowledge().told_apart(3, 1).told_apart(1, 2).told_apart(1, 3)
+    assert after.apart == {(1, 3), (1, 2)}
+    assert after.categories == knowledge().categories
+    with pytest.raises(CampError, match="heron can not differ from itself; choose two categories"):
+        after.told_apart(1, 1)
+    with pytest.raises(CampError, match="There is no category 9"):
+        after.told_apart(1, 9)
+
+
 def test_moving_pictures() -> None:
     known = knowledge()
     after = known.moved([0, 1, 1, 15], 2)

@@ -80,7 +80,9 @@ def test_a_name_is_linked_to_the_category_that_most_of_its_pictures_look_like() 
 
 def test_a_category_that_has_a_name_gets_no_other() -> None:
     assert links(knowledge(), OLD, ["wren"] * 3, [0, 0, 0]) == []
-    assert links(knowledge(), OLD, ["heron"] * 3, [2, 2, 2]) == []  # nor a name that is taken a second category
+    assert (
+        links(knowledge(), OLD, ["heron"] * 3, [2, 2, 2]) == []
+    )  # nor a name that is taken a second category
 
 
 def test_two_names_for_one_category_go_to_the_one_that_agrees_more() -> None:

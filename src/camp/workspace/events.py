@@ -24,7 +24,6 @@ from camp.workspace.knowledge import Knowledge
 from camp.workspace.names import check_name
 
 Event = dict[str, Any]
-DECISIONS = ("named", "merged", "apart", "moved", "discarded")
 
 
 def read_events(path: Path) -> list[Event]:
@@ -94,7 +93,7 @@ def standing(events: Sequence[Event]) -> list[Event]:
     """The decisions since the last batch that were not taken back, in their order."""
     recent = since_last_batch(events)
     undone = {event["of"] for event in recent if event["kind"] == "undone"}
-    return [event for event in recent if event["kind"] in DECISIONS and event["event"] not in undone]
+    return [event for event in recent if event["kind"] != "undone" and event["event"] not in undone]
 
 
 def apply(knowledge: Knowledge, event: Event) -> Knowledge:
