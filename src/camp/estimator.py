@@ -148,13 +148,17 @@ class CAMP(ClassNamePrefixFeaturesOutMixin, ClassifierMixin, TransformerMixin, B
         if held and told.numbers is not None and held.knowledge.named() and told.numbers != in_numbers(held):
             kind = "numbers" if told.numbers else "names"
             raise NotUsable(f"The labels are {kind}, and were not before; give the same kind in every batch.")
+        # Vectors may be anything: they are trained on only where that is asked for.
+        labelled = (
+            0 if settings.backbone.backbone == VECTORS else sum(name is not None for name in told.names)
+        )
         self._hold(
             teach(
                 held,
                 settings,
                 Given(reader, keys, files, told),
                 new=self.new,
-                chosen=plan(len(keys), self.epochs, self.views),
+                chosen=plan(len(keys), labelled, self.epochs, self.views),
                 progress=Progress(quiet=not self.verbose),
             )
         )

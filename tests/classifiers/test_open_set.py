@@ -40,7 +40,7 @@ def test_one_category_has_no_runner_up():
 
 def gaussians(count: int, per: int, dim: int, seed: int) -> tuple[torch.Tensor, torch.Tensor]:
     draw = torch.Generator().manual_seed(seed)
-    means = 1.5 * torch.randn(count, dim, generator=torch.Generator().manual_seed(1))
+    means = 0.15 * torch.randn(count, dim, generator=torch.Generator().manual_seed(1))
     labels = torch.arange(count).repeat_interleave(per)
     return means[labels] + torch.randn(len(labels), dim, generator=draw), labels
 
@@ -57,8 +57,7 @@ def test_radii_and_confidence_hold_for_pictures_to_come():
     def refused(sure: Sureness) -> float:
         return float(calibrated(points, own, metric, sure, 20).answer(metric(coming)).unknown.float().mean())
 
-    assert refused(sure) == pytest.approx(1 - ACCEPTED, abs=0.05)
-    assert refused(Sureness(1.0, sure.temperature)) > 0.2
+    assert refused(sure) < 0.1 < 0.5 < refused(Sureness(1.0, sure.temperature))
     answers = calibrated(points, own, metric, sure, 20).answer(metric(coming))
     right = float((answers.nearest == truth).float().mean())
     assert float(answers.confidence.mean()) == pytest.approx(right, abs=0.1)

@@ -3,7 +3,7 @@
 import pytest
 import torch
 
-from camp.clustering.metric import Metric, fit_metric
+from camp.clustering.metric import SHRINKAGE, Metric, fit_metric
 from camp.clustering.semi_supervised_kmeans import semi_supervised_kmeans
 
 
@@ -42,7 +42,7 @@ def test_points_are_those_of_the_equations(per_class):
     features, labels = classes(6, per_class, dim=48)
     labels = labels.masked_fill(torch.arange(len(labels)) % 3 == 0, -1)
     points = fit_metric(features, labels, 5)(features)
-    expected = slow_points(features, labels, 5, 0.3)
+    expected = slow_points(features, labels, 5, SHRINKAGE)
     # Principal directions have no sign; distances do not ask for it.
     assert torch.allclose(
         torch.cdist(points.double(), points.double()), torch.cdist(expected, expected), atol=2e-3
@@ -61,7 +61,7 @@ def test_new_classes_stand_apart_by_what_the_known_ones_taught():
         pairs = (found[novel][:, None] == found[novel]) == (truth[novel][:, None] == truth[novel])
         return float(pairs.float().mean())
 
-    assert right(fit_metric(features, labels, 32)(features)) > 0.9 > right(features) + 0.1
+    assert right(fit_metric(features, labels, 32, shrinkage=0.2)(features)) > 0.9 > right(features) + 0.1
 
 
 def test_without_labels_it_is_principal_components():

@@ -191,8 +191,8 @@ OPTIONS: list[tuple[str, Callable[[], None], str, str]] = [
     ("--new above all pictures", nothing, "learn W february --new 3", "--new 3 asks for more categories than there are pictures without a label, 2."),
     ("--epochs below 0", nothing, "learn W february --epochs -1", "The number of epochs can not be negative, and -1 is."),
     ("--epochs below 0 of a new workspace", nothing, f"learn V february --epochs -1 {NEW}", "The number of epochs can not be negative, and -1 is."),
-    ("--views without --epochs", nothing, "learn W february --views 4", "--views are for training: give --epochs too."),
-    ("one view", nothing, "learn W february --epochs 1 --views 1", "Two views of a picture are compared, so --views must be at least 2, not 1."),
+    ("--views without --epochs", nothing, "learn W february --views 4", "Views are for training, and this batch is not trained on: give the epochs too."),
+    ("one view", nothing, "learn W february --epochs 1 --views 1", "Two views of a picture are compared, so at least 2 are needed, not 1."),
     ("--thumbnails below 0", nothing, "learn V february --thumbnails -1", "The number of thumbnails can not be negative, and -1 is."),
     ("another backbone than before", nothing, "learn W february --backbone resnet18", "W was begun with other settings and keeps them: leave out options of the backbone"),
     ("another seed than before", nothing, f"learn W february {NEW} --seed 3", "W was begun with other settings and keeps them"),
@@ -297,7 +297,7 @@ def test_a_place_where_nobody_may_write(here: Path, capsys: pytest.CaptureFixtur
         sentence, _ = refused(f"learn empty/V february {NEW}", capsys)
         assert "The folder empty/V could not be made (Permission denied)." in sentence
         sentence, _ = refused("learn W february", capsys)
-        assert "W can not be written to (Permission denied)." in sentence
+        assert "W can not be written to; see to its permissions." in sentence
     finally:
         for folder in ("empty", "W"):
             Path(folder).chmod(0o700)

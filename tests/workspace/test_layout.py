@@ -2,6 +2,7 @@
 
 import numpy as np
 import pytest
+from sklearn.datasets import load_digits
 
 from camp.progress import Progress
 from camp.workspace import layout
@@ -92,3 +93,15 @@ def test_the_map_does_not_turn_over() -> None:
     assert on_the_map(after, 70)
     for axis in (0, 1):
         assert np.corrcoef(before[:, axis], after[:60, axis])[0, 1] > 0.9
+
+
+@pytest.mark.parametrize("draw", [3, 4])
+def test_a_small_map_of_many_kinds_is_turned_back(draw: int) -> None:
+    """t-SNE of few pictures forgets where it began; at least left stays left and up stays up."""
+    digits = load_digits()
+    rows = np.random.default_rng(draw).permutation(len(digits.data))[:90]
+    features, categories = digits.data[rows].astype(np.float32), digits.target[rows]
+    before = laid_out(features[:60], categories[:60], NONE, 0, QUIET)
+    after = laid_out(features, categories, before, 0, QUIET)
+    for axis in (0, 1):
+        assert np.corrcoef(before[:, axis], after[:60, axis])[0, 1] > 0.3

@@ -11,7 +11,7 @@ OLD = [1, 2, 3, 4]
 
 
 def test_labels_of_known_names() -> None:
-    found = numbered(knowledge(), OLD, ["robin", None, "heron", "robin"], [None] * 4, [])
+    found = numbered(knowledge(), OLD, ["robin", None, "heron", "robin"], [])
     assert found.ids == OLD
     assert found.n_old == 4
     assert found.labels.tolist() == [1, UNLABELLED, 0, 1]
@@ -19,7 +19,7 @@ def test_labels_of_known_names() -> None:
 
 
 def test_new_names_get_new_ids_in_the_order_they_come() -> None:
-    found = numbered(knowledge(), OLD, ["wren", "crow", "wren", "heron"], [None] * 4, [])
+    found = numbered(knowledge(), OLD, ["wren", "crow", "wren", "heron"], [])
     assert found.ids == [*OLD, 5, 6]
     assert found.n_old == 4
     assert found.labels.tolist() == [4, 5, 4, 0]
@@ -29,13 +29,13 @@ def test_new_names_get_new_ids_in_the_order_they_come() -> None:
 def test_new_ids_begin_above_all_that_were_ever_used() -> None:
     known = knowledge().merged(4, 1)
     known.used = 7
-    found = numbered(known, [1, 2, 3], ["wren"], [None], [])
+    found = numbered(known, [1, 2, 3], ["wren"], [])
     assert found.ids == [1, 2, 3, 8]
 
 
 def test_a_category_without_pictures_is_found_by_its_name() -> None:
     known = knowledge().moved(range(EACH), 2)  # heron has none any more
-    found = numbered(known, [2, 3, 4], [None, "heron"], [None, None], [])
+    found = numbered(known, [2, 3, 4], [None, "heron"], [])
     assert found.ids == [2, 3, 4, 1]
     assert found.n_old == 3
     assert found.labels.tolist() == [UNLABELLED, 3]
@@ -44,27 +44,22 @@ def test_a_category_without_pictures_is_found_by_its_name() -> None:
 
 def test_the_name_of_an_ended_category_begins_a_new_one() -> None:
     for known in (knowledge().discarded(2), knowledge().merged(2, 1)):
-        found = numbered(known, [1, 3, 4], ["robin"], [None], [])
+        found = numbered(known, [1, 3, 4], ["robin"], [])
         assert found.ids == [1, 3, 4, 5]
         assert found.names == {5: "robin"}
 
 
 def test_a_link_gives_the_name_to_the_old_category() -> None:
-    found = numbered(knowledge(), OLD, ["wren", None, "wren"], [None] * 3, [Link(3, "wren", 0.9)])
+    found = numbered(knowledge(), OLD, ["wren", None, "wren"], [Link(3, "wren", 0.9)])
     assert found.ids == OLD
     assert found.labels.tolist() == [2, UNLABELLED, 2]
     assert found.names == {3: "wren"}
 
 
-def test_what_was_told_before_counts_unless_there_is_a_label_now() -> None:
-    found = numbered(knowledge(), OLD, [None, "robin", None], [1, 1, None], [])
-    assert found.labels.tolist() == [0, 1, UNLABELLED]
-
-
 def test_a_first_batch() -> None:
     none = knowledge()
     none.categories = {}
-    found = numbered(none, [], ["wren", None], [None, None], [])
+    found = numbered(none, [], ["wren", None], [])
     assert found.ids == [1]
     assert found.n_old == 0
     assert found.labels.tolist() == [0, UNLABELLED]
@@ -92,16 +87,25 @@ def test_two_names_for_one_category_go_to_the_one_that_agrees_more() -> None:
     assert links(knowledge(), OLD, names[::-1], nearest) == [Link(3, "wren", 1.0)]
 
 
-def test_pictures_that_come_again_replace_themselves() -> None:
-    pictures = knowledge().moved([9], 4).without([14]).pictures
+def test_pictures_that_come_again_are_those_that_are_known() -> None:
+    known = knowledge().moved([9], 4).without([14])
     coming = np.array([[row] * 16 for row in (0, 2, 9, 14, 200)], dtype=np.uint8)
-    kept, told = came_before(pictures, coming)
-    assert kept.tolist() == [row for row in range(16) if row not in (0, 2, 9, 14)]
     # 0 had a label, 2 was found by clustering, 9 was moved by a person, 14 discarded, 200 is new.
-    assert told == [1, None, 4, None, None]
+    stays, counts = came_before(known, coming, [None] * 5)
+    assert stays.tolist() == list(range(16))
+    assert counts.tolist() == [4]
+
+
+def test_a_label_that_nobody_gave_before_counts() -> None:
+    known = knowledge().moved([9], 4).without([14])
+    coming = np.array([[row] * 16 for row in (0, 2, 9, 14)], dtype=np.uint8)
+    # heron again; heron for what was only found to be one; and for what a person moved elsewhere or discarded.
+    stays, counts = came_before(known, coming, ["heron"] * 4)
+    assert stays.tolist() == [row for row in range(16) if row not in (2, 9, 14)]
+    assert counts.tolist() == [1, 2, 3]
 
 
 def test_nothing_comes_again() -> None:
-    kept, told = came_before(knowledge().pictures, np.full((2, 16), 99, np.uint8))
-    assert kept.tolist() == list(range(16))
-    assert told == [None, None]
+    stays, counts = came_before(knowledge(), np.full((2, 16), 99, np.uint8), [None, "heron"])
+    assert stays.tolist() == list(range(16))
+    assert counts.tolist() == [0, 1]

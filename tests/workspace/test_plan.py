@@ -14,16 +14,18 @@ from camp.workspace.plan import Plan, expected_seconds, plan
 @pytest.mark.parametrize(
     ("asked", "expected"),
     [
-        ((200, None, None), Plan(views=0, epochs=0)),
-        ((200, 0, None), Plan(views=0, epochs=0)),
-        ((1000, 5, None), Plan(views=8, epochs=5)),
-        ((1001, 5, None), Plan(views=4, epochs=5)),
-        ((5000, 5, None), Plan(views=4, epochs=5)),
-        ((5001, 5, None), Plan(views=2, epochs=5)),
-        ((1, 1, 3), Plan(views=3, epochs=1)),
+        ((999, 500, None, None), Plan(views=0, epochs=0)),
+        ((1000, 99, None, None), Plan(views=0, epochs=0)),
+        ((1000, 100, None, None), Plan(views=8, epochs=10)),
+        ((200, 0, 0, None), Plan(views=0, epochs=0)),
+        ((1000, 0, 5, None), Plan(views=8, epochs=5)),
+        ((1001, 0, 5, None), Plan(views=4, epochs=5)),
+        ((5000, 0, 5, None), Plan(views=4, epochs=5)),
+        ((5001, 0, 5, None), Plan(views=2, epochs=5)),
+        ((1, 0, 1, 3), Plan(views=3, epochs=1)),
     ],
 )
-def test_by_the_size_of_the_batch(asked: tuple[int, int | None, int | None], expected: Plan) -> None:
+def test_by_the_size_of_the_batch(asked: tuple[int, int, int | None, int | None], expected: Plan) -> None:
     assert plan(*asked) == expected
 
 
@@ -31,15 +33,15 @@ def test_by_the_size_of_the_batch(asked: tuple[int, int | None, int | None], exp
     ("epochs", "views", "said"),
     [
         (-1, None, "The number of epochs can not be negative, and -1 is."),
-        (3, 1, "--views must be at least 2, not 1."),
-        (3, -4, "--views must be at least 2, not -4."),
-        (None, 4, "--views are for training: give --epochs too."),
-        (0, 4, "--views are for training: give --epochs too."),
+        (3, 1, "so at least 2 are needed, not 1."),
+        (3, -4, "so at least 2 are needed, not -4."),
+        (None, 4, "Views are for training, and this batch is not trained on: give the epochs too."),
+        (0, 4, "Views are for training, and this batch is not trained on: give the epochs too."),
     ],
 )
 def test_what_can_not_be_asked_for(epochs: int | None, views: int | None, said: str) -> None:
     with pytest.raises(CampError) as refused:
-        plan(100, epochs, views)
+        plan(100, 50, epochs, views)
     assert said in str(refused.value)
 
 

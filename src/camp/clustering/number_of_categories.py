@@ -61,6 +61,7 @@ def estimate_n_novel(
     generator: torch.Generator,
     *,
     folds: int = FOLDS,
+    coarse: int = COARSE,
     n_init: int = 20,
     space: Callable[[Tensor], Tensor] | None = None,
     tolerance: float = 0.0,
@@ -69,7 +70,7 @@ def estimate_n_novel(
     """Estimate the novel categories among `features` (n, D) with `labels` (n,), -1 where unlabelled.
 
     At most `max_novel` are considered, and no more than there are unlabelled images. `n_init` runs of k-means
-    a fold: with fewer, bad local optima make the curve ragged. `space` makes the points to be clustered out of the
+    a fold: with fewer, bad local optima make the curve ragged. The first grid has `coarse` steps. `space` makes the points to be clustered out of the
     labels that a fold shows, where labels shape them. With a `tolerance` the number grows from the best one on as long
     as it scores within it.
     """
@@ -96,7 +97,7 @@ def estimate_n_novel(
             bar.say(f"{k} categories score {scores[n_novel]:.3f}")
         return scores[n_novel]
 
-    step = -(-most // COARSE) or 1
+    step = -(-most // coarse) or 1
     grid = [*range(0, most, step), most]
     with (progress or Progress(quiet=True)).track("Number of categories", len(grid)) as bar:
         while True:

@@ -35,6 +35,7 @@ from camp.workspace.model import Model
 from camp.workspace.names import near_misses
 from camp.workspace.overview import most_doubtful, open_set_of, typical
 from camp.workspace.plan import Plan, expected_seconds, plan
+from camp.workspace.status import after_learning
 from camp.workspace.steps import load_tip, new_step, save_step
 from camp.workspace.thumbnails import SIDE, representatives, save_thumbnail
 
@@ -76,7 +77,8 @@ def learn_folder(
         raise CampError(
             f"--new {batch.new} asks for more categories than there are pictures without a label, {unlabelled}."
         )
-    chosen = plan(len(arrivals.keys), batch.epochs, batch.views)
+    labelled = len(arrivals.keys) - unlabelled
+    chosen = plan(len(arrivals.keys), labelled, batch.epochs, batch.views)
     exists = Workspace.there(path)
     if exists and begin is not None and begin != Workspace.open(path).settings:
         raise CampError(
@@ -239,6 +241,7 @@ def _commit(
         _thumbnails(workspace, learned, arrivals, written, progress)
         with progress.track("Writing", 1), new_step(workspace.step_folder(knowledge.step)) as folder:
             save_step(folder, knowledge, learned.tip, learned.report)
+            write_text(folder / "report.txt", after_learning(learned.report, str(workspace.path)) + "\n")
             if bad:
                 text = io.StringIO()
                 csv.writer(text).writerows([("picture", "reason"), *sorted(bad.items())])
@@ -251,22 +254,22 @@ def _thumbnails(
 ) -> None:
     """Small pictures of the batch's representatives; the files that are new are added to `written`."""
     knowledge, most = learned.knowledge, workspace.settings.thumbnails
-    first = len(knowledge.pictures) - len(arrivals.keys)
+    mine = knowledge.pictures.steps == knowledge.step
     rows: list[int] = []
     for category in learned.report["categories"] if most else ():
         doubtful = most_doubtful(knowledge, learned.seen, category["id"])
         ordered = typical(knowledge, learned.seen, category["id"])
-        rows += representatives(
-            doubtful[doubtful >= first].tolist(), ordered[ordered >= first].tolist(), most
-        )
-    reader = FileReader(arrivals.root)
+        rows += representatives(doubtful[mine[doubtful]].tolist(), ordered[mine[ordered]].tolist(), most)
+    reader, prefix = FileReader(arrivals.root), f"{learned.report['folder']}/"
 
     def one(row: int) -> None:
         path = workspace.thumbnail(knowledge.pictures.digests[row])
         if path.exists():
             return
         with contextlib.suppress(BadImage, OSError):  # gone since it was learned: it has no thumbnail
-            picture = reader.decode(reader.read(arrivals.keys[row - first]), at_least=SIDE)
+            picture = reader.decode(
+                reader.read(knowledge.pictures.files[row].removeprefix(prefix)), at_least=SIDE
+            )
             if isinstance(picture, Image.Image):
                 written.append(path)
                 save_thumbnail(picture, path)

@@ -8,6 +8,7 @@ thumbnails/        small pictures of representatives, unless switched off
 
 import contextlib
 import dataclasses
+import os
 import shutil
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -105,6 +106,8 @@ class Workspace:
     @contextlib.contextmanager
     def alone(self, progress: Progress | None = None) -> Iterator[None]:
         """Hold the workspace's lock. With `progress` wait for another process and say so; without, refuse."""
+        if not os.access(self.path, os.W_OK):  # a lock that is there already could be taken all the same
+            raise CampError(f"{self.path} can not be written to; see to its permissions.")
         lock = FileLock(self.path / ".lock")
         try:
             lock.acquire(timeout=0)

@@ -73,12 +73,13 @@ def learn(
     """
     begun = time.monotonic()
     known = known or _nothing(backbone.dim)
-    kept, told_before = came_before(known.pictures, arrived.digests)
-    repeated = len(known.pictures) - len(kept)
+    kept, fresh = came_before(known, arrived.digests, arrived.labels)
+    repeated = len(arrived.files) - len(fresh) + len(known.pictures) - len(kept)
     known = dataclasses.replace(known, pictures=_rows(known.pictures, kept))
+    arrived = _some(arrived, fresh)
     old = [id for id, count in known.counts().items() if count]
     linked = _linked(known, old, backbone, arrived, progress)
-    numbering = numbered(known, old, arrived.labels, told_before, linked)
+    numbering = numbered(known, old, arrived.labels, linked)
 
     held = np.flatnonzero(known.pictures.category != NOWHERE)
     method = OpenWorld(
@@ -99,7 +100,7 @@ def learn(
     features = clean_features(method.tip, arrived.views, progress)
     after = _measured(_remembered(known, held, method, numbering, arrived, features))
     layout = laid_out(
-        after.pictures.points, after.pictures.category, known.pictures.positions, seed, progress
+        after.pictures.features, after.pictures.category, known.pictures.positions, seed, progress
     )
     after = dataclasses.replace(after, pictures=dataclasses.replace(after.pictures, positions=layout))
     seen = overview(after)
@@ -145,6 +146,22 @@ def _rows(pictures: Pictures, rows: np.ndarray) -> Pictures:
     columns = ("digests", "steps", "category", "told", "features", "points", "positions")
     some = {name: np.asarray(getattr(pictures, name))[rows] for name in columns}
     return Pictures(files=[pictures.files[row] for row in rows], **some)
+
+
+def _some(arrived: Arrived, rows: np.ndarray) -> Arrived:
+    """Some of a batch, at least one."""
+    if len(rows) == len(arrived.files):
+        return arrived
+    if not len(rows):
+        raise CampError(
+            f"All {len(arrived.files)} pictures have been learned before and bring no new label: there is nothing to learn."
+        )
+    return Arrived(
+        files=[arrived.files[row] for row in rows],
+        digests=arrived.digests[rows],
+        labels=[arrived.labels[row] for row in rows],
+        views=arrived.views.subset(torch.from_numpy(rows)),
+    )
 
 
 def _linked(
@@ -219,16 +236,15 @@ def _remembered(
 
 
 def _measured(knowledge: Knowledge) -> Knowledge:
-    """The metric that all pictures make by their categories, and their points under it."""
+    """The metric that the pictures make by their categories, and their points under it."""
     pictures = knowledge.pictures
-    features = torch.from_numpy(pictures.features)
-    labels = torch.from_numpy(pictures.category.astype(np.int64))  # NOWHERE is UNLABELLED
-    directions = max(DIRECTIONS, 2 * len(knowledge.live()))
-    metric = fit_metric(features, labels, directions)
     kept = pictures.category != NOWHERE
     ids, positions = np.unique(pictures.category[kept], return_inverse=True)
+    features = torch.from_numpy(pictures.features)
     trusted = torch.from_numpy(pictures.told[kept] != FOUND)
-    sure = sureness(Members(features[kept], torch.from_numpy(positions), trusted), metric, len(ids))
+    members = Members(features[kept], torch.from_numpy(positions), trusted)
+    metric = fit_metric(members.features, members.positions, max(DIRECTIONS, 2 * len(ids)))
+    sure = sureness(members, metric, len(ids))
     pictures = dataclasses.replace(pictures, points=metric(features).numpy())
     return dataclasses.replace(knowledge, pictures=pictures, metric=metric, sure=sure)
 

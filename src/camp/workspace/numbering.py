@@ -13,7 +13,7 @@ import torch
 from torch import Tensor
 
 from camp.streams.tasks import UNLABELLED
-from camp.workspace.knowledge import FOUND, NOWHERE, Knowledge, Pictures
+from camp.workspace.knowledge import FOUND, NOWHERE, Knowledge
 
 LINKED = 0.5
 """A new name is that of a category discovered earlier if this share of its labelled pictures would be recognised as it."""
@@ -67,26 +67,22 @@ def numbered(
     known: Knowledge,
     old: Sequence[int],
     names: Sequence[str | None],
-    told_before: Sequence[int | None],
     linked: Sequence[Link],
 ) -> Numbering:
-    """Positions for the labels `names` of a batch; `told_before` is the category of a picture that came earlier.
-
-    `old` are the categories that have pictures, by id. What a picture is called now counts more than before.
-    """
+    """Positions for the labels `names` of a batch; `old` are the categories that have pictures, by id."""
     by_name = {**known.named(), **{link.name: link.id for link in linked}}
     brought = {link.id: link.name for link in linked}
     ids, place = list(old), {id: at for at, id in enumerate(old)}
     fresh = known.next_id()
     labels = []
-    for name, before in zip(names, told_before):
-        id = before if name is None else by_name.get(name)
-        if name is not None and id is None:
-            id, by_name[name], brought[fresh] = fresh, fresh, name
-            fresh += 1
-        if id is None:
+    for name in names:
+        if name is None:
             labels.append(UNLABELLED)
             continue
+        id = by_name.get(name)
+        if id is None:
+            id, by_name[name], brought[fresh] = fresh, fresh, name
+            fresh += 1
         if id not in place:
             place[id] = len(ids)
             ids.append(id)
@@ -94,18 +90,23 @@ def numbered(
     return Numbering(ids, len(old), torch.tensor(labels, dtype=torch.int64), brought)
 
 
-def came_before(pictures: Pictures, digests: np.ndarray) -> tuple[np.ndarray, list[int | None]]:
-    """Rows of `pictures` that are not among `digests` (n, 16), and what was told before about each of `digests`.
+def came_before(
+    known: Knowledge, digests: np.ndarray, names: Sequence[str | None]
+) -> tuple[np.ndarray, np.ndarray]:
+    """Rows of earlier pictures that stay, and rows of a batch, `digests` (n, 16) with labels `names`, that count.
 
-    A picture that comes again replaces its earlier self; a category that a label or a person gave it is not lost.
+    A picture that comes again is the one that is known, unless it brings a label that nobody gave it before: then it
+    takes the place of its earlier self.
     """
-    coming = {bytes(digest): at for at, digest in enumerate(digests)}
-    told: list[int | None] = [None] * len(digests)
-    kept = []
-    for row, digest in enumerate(pictures.digests):
-        at = coming.get(bytes(digest))
-        if at is None:
-            kept.append(row)
-        elif pictures.told[row] != FOUND and pictures.category[row] != NOWHERE:
-            told[at] = int(pictures.category[row])
-    return np.array(kept, dtype=np.int64), told
+    pictures = known.pictures
+    earlier = {bytes(digest): row for row, digest in enumerate(pictures.digests)}
+    stays, counts = np.ones(len(pictures), dtype=bool), np.ones(len(names), dtype=bool)
+    for at, (digest, name) in enumerate(zip(digests, names)):
+        row = earlier.get(bytes(digest))
+        if row is None:
+            continue
+        id = int(pictures.category[row])
+        said = known.categories[id].name if id != NOWHERE and pictures.told[row] != FOUND else None
+        brings = name is not None and name != said
+        stays[row], counts[at] = not brings, brings
+    return np.flatnonzero(stays), np.flatnonzero(counts)

@@ -12,6 +12,10 @@ from camp.errors import CampError
 VIEWS = ((1_000, 8), (5_000, 4))
 """Augmented views of a picture in batches up to so many pictures; 2 in larger ones."""
 
+EPOCHS, TRAINED, LABELLED = 10, 1_000, 100
+"""Batches of at least TRAINED pictures, LABELLED of them labelled, are trained on for so many epochs. On smaller ones training
+cost accuracy where it was measured, and on larger ones it paid; see docs/guide.md."""
+
 _PROBE = 8
 """Views by which the trunk's speed is measured."""
 
@@ -26,19 +30,21 @@ class Plan:
     """Passes over the batch."""
 
 
-def plan(pictures: int, epochs: int | None, views: int | None) -> Plan:
+def plan(pictures: int, labelled: int, epochs: int | None = None, views: int | None = None) -> Plan:
     """The plan for a batch of so many pictures, but for what is given.
 
-    >>> plan(200, 10, None).views, plan(2000, 10, None).views, plan(200, None, None)
-    (8, 4, Plan(views=0, epochs=0))
+    >>> plan(200, 80), plan(2000, 700), plan(2000, 700, epochs=3, views=2)
+    (Plan(views=0, epochs=0), Plan(views=4, epochs=10), Plan(views=2, epochs=3))
     """
     if epochs is not None and epochs < 0:
         raise CampError(f"The number of epochs can not be negative, and {epochs} is.")
     if views is not None and views < 2:
-        raise CampError(f"Two views of a picture are compared, so --views must be at least 2, not {views}.")
+        raise CampError(f"Two views of a picture are compared, so at least 2 are needed, not {views}.")
+    if epochs is None:
+        epochs = EPOCHS if pictures >= TRAINED and labelled >= LABELLED else 0
     if not epochs:
         if views is not None:
-            raise CampError("--views are for training: give --epochs too.")
+            raise CampError("Views are for training, and this batch is not trained on: give the epochs too.")
         return Plan(0, 0)
     usual = next((count for most, count in VIEWS if pictures <= most), 2)
     return Plan(views or usual, epochs)
