@@ -1,7 +1,9 @@
 """The guide's example: a data set of class folders cut into three monthly folders, and what became of it.
 
-python benchmarks/months.py cut CUB MONTHS       january/ february/ march/ new/ and truth.csv, from train/ and test/ class folders
-python benchmarks/months.py score MONTHS BIRDS PREDICTIONS...   accuracy after each month, and the discovered categories
+python benchmarks/months.py cut CUB MONTHS [4]   january/ february/ march/ new/ and truth.csv, from train/ and test/ class folders;
+                                                 4: with four times as many kinds
+python benchmarks/months.py score MONTHS BIRDS PREDICTIONS   how right the predictions of new/ are, and what was discovered
+python benchmarks/months.py review MONTHS BIRDS   decide as a person would who knows the birds
 
 30 classes. In each month some are new, and of these some come with labels and some do not; some come back, with or
 without labels. About a third of a month's pictures lies in class folders, the rest in `unlabelled/` under names that say nothing.
@@ -12,8 +14,12 @@ import shutil
 import sys
 from collections import Counter
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import numpy as np
+
+if TYPE_CHECKING:
+    from camp.workspace.knowledge import Knowledge
 
 SEED, HELD_OUT, FIRST, AGAIN = 0, 20, 26, 14
 """Pictures of a class in `new/`, in its first month, and in the month in which it comes back."""
@@ -30,10 +36,15 @@ LABELLED = 0.55
 """Share of the pictures of a labelled class that lies in its folder."""
 
 
-def cut(source: Path, out: Path) -> None:
-    draw = np.random.default_rng(SEED)
+def cut(source: Path, out: Path, times: Path = Path("1")) -> None:
+    """Write the months; with `times` so many times as many kinds."""
+    scale, draw = int(str(times)), np.random.default_rng(SEED)
+    plan = {
+        month: [[scale * n + i for n in numbers for i in range(scale)] for numbers in kinds]
+        for month, kinds in MONTHS.items()
+    }
     names = sorted(path.name for path in (source / "train").iterdir() if path.is_dir())
-    chosen = [names[i] for i in draw.choice(len(names), 30 + STRANGERS, replace=False)]
+    chosen = [names[i] for i in draw.choice(len(names), scale * (30 + STRANGERS), replace=False)]
     pictures = {}
     for name in chosen:
         files = sorted([*(source / "train" / name).glob("*"), *(source / "test" / name).glob("*")])
@@ -49,7 +60,7 @@ def cut(source: Path, out: Path) -> None:
     for name in chosen:
         for _ in range(HELD_OUT):
             place(pictures[name].pop(), "new", "", name)
-    for month, (known, novel, back, back_unlabelled) in MONTHS.items():
+    for month, (known, novel, back, back_unlabelled) in plan.items():
         for number in (*known, *novel, *back, *back_unlabelled):
             name = chosen[number]
             count = FIRST if number in (*known, *novel) else AGAIN
@@ -70,63 +81,81 @@ def _plain(name: str) -> str:
     return name.split(".", 1)[-1].replace("_", " ")
 
 
-def score(months: Path, workspace: Path, predictions: list[Path]) -> None:
-    from camp.workspace.folder import Workspace
-
-    with (months / "truth.csv").open() as file:
-        truth = {row["file"]: row["class"] for row in csv.DictReader(file)}
-    seen = Workspace.open(workspace)
-    knowledge = seen.knowledge()
-    everyone = sorted(set(truth.values()))
-    appeared = {
-        month: {name for path, name in truth.items() if path.startswith(month)} for month in MONTHS
-    }
-    # What a person would call each category: the class of most of its pictures, if it is more than half of them.
-    majority = {}
-    for category in knowledge.live():
-        rows = knowledge.rows_of(category.id)
-        of = Counter(truth[f"{knowledge.pictures.files[row]}"] for row in rows)
-        name, count = of.most_common(1)[0]
-        majority[category.id] = (name, count / len(rows), len(rows))
-    print(f"{'month':10} {'pictures':>8} {'right':>6} {'labelled classes':>17} {'discovered':>11}   unknown: wrongly, rightly")
-    given = {path.split("/")[1] for path in truth if "unlabelled" not in path and not path.startswith("new")}
-    so_far: set[str] = set()
-    for month, path in zip(MONTHS, predictions):
-        so_far |= appeared[month]
-        with path.open() as file:
-            rows = [row for row in csv.DictReader(file)]
-        right: dict[str, list[bool]] = {"all": [], "given": [], "found": []}
-        wrongly, rightly = [], []
-        for row in rows:
-            name = truth[f"new/{row['file']}"]
-            unknown = row["category"] == ""
-            if name not in so_far:
+def score(months: Path, place: Path, predictions: Path) -> None:
+    """Print how right `predictions` of `new/` are, and what the discovered categories are."""
+    truth, knowledge, majority = _truth(months), *_majorities(months, place)
+    seen = {truth[file] for file in knowledge.pictures.files}
+    given = {path.split("/")[1] for path in knowledge.pictures.files if "/unlabelled/" not in path}
+    right: dict[str, list[bool]] = {"all": [], "labelled": [], "discovered": []}
+    wrongly, rightly = [], []
+    with predictions.open() as file:
+        for row in csv.DictReader(file):
+            name, unknown = truth[f"new/{row['file']}"], row["category"] == ""
+            if name not in seen:
                 rightly.append(unknown)
                 continue
             wrongly.append(unknown)
-            answer = None if unknown else int(row["category"])
-            title = knowledge.categories[answer].name if answer is not None else None
-            guess = title or (majority.get(answer, (None,))[0] if answer is not None else None)
+            guess = None if unknown else _called(knowledge, majority, int(row["category"]))
             right["all"].append(guess == name)
-            right["given" if name in given else "found"].append(guess == name)
-        shares = {key: f"{100 * np.mean(values):.1f}" if values else "-" for key, values in right.items()}
-        print(
-            f"{month:10} {len(right['all']):8} {shares['all']:>6} {shares['given']:>17} {shares['found']:>11}"
-            f"   {100 * np.mean(wrongly):.1f} %, {100 * np.mean(rightly):.1f} %"
-        )
-    print()
-    discovered = [c for c in knowledge.categories.values() if c.origin == "discovered" and c.live]
-    same = 0
-    for category in discovered:
-        name, share, count = majority[category.id]
-        same += share > 0.5
-        print(f"{category.title:24} {count:3} pictures, {100 * share:3.0f} % {name}")
-    print(f"{same} of {len(discovered)} discovered categories are mostly one class; {len(everyone) - STRANGERS} classes in all")
+            right["labelled" if name in given else "discovered"].append(guess == name)
+    shares = ", ".join(f"{key} {100 * np.mean(values):.1f}" for key, values in right.items() if values)
+    print(f"{len(seen)} kinds seen, {len(right['all'])} new pictures of them; right: {shares} %")
+    print(
+        f"called unknown: {100 * np.mean(wrongly):.1f} % of these, "
+        f"{100 * np.mean(rightly):.1f} % of {len(rightly)} pictures of kinds never seen"
+    )
+    discovered = [c for c in knowledge.live() if c.origin == "discovered"]
+    same = sum(majority[c.id][1] > 0.5 for c in discovered)
+    names = {majority[c.id][0] for c in discovered if majority[c.id][1] > 0.5}
+    print(
+        f"{len(discovered)} categories discovered; {same} hold mostly one kind and would be named after it, "
+        f"{len(names)} different names; {len(seen - given)} kinds never had a label"
+    )
+
+
+def review(months: Path, place: Path) -> None:
+    """Decide as a person would who knows the birds: name what is mostly one kind, merge what has the name already."""
+    from camp.workspace.folder import Workspace
+
+    workspace = Workspace.open(place)
+    _, majority = _majorities(months, place)
+    for category in workspace.knowledge().live():
+        name, share, _ = majority[category.id]
+        if category.name is not None or share <= 0.5:
+            continue
+        other = workspace.knowledge().named().get(name)
+        if other is None:
+            workspace.decide({"kind": "named", "category": category.id, "name": name})
+        else:
+            workspace.decide({"kind": "merged", "category": category.id, "into": other})
+    print(f"{len(workspace.events())} events")
+
+
+def _truth(months: Path) -> dict[str, str]:
+    with (months / "truth.csv").open() as file:
+        return {row["file"]: row["class"] for row in csv.DictReader(file)}
+
+
+def _majorities(months: Path, place: Path) -> tuple["Knowledge", dict[int, tuple[str, float, int]]]:
+    """What is known, and of each category the class of most of its pictures, their share, and their number."""
+    from camp.workspace.folder import Workspace
+
+    truth, knowledge = _truth(months), Workspace.open(place).knowledge()
+    majority = {}
+    for category in knowledge.live():
+        rows = knowledge.rows_of(category.id)
+        [(name, count)] = Counter(truth[knowledge.pictures.files[row]] for row in rows).most_common(1)
+        majority[category.id] = (name, count / len(rows), len(rows))
+    return knowledge, majority
+
+
+def _called(knowledge: "Knowledge", majority: dict[int, tuple[str, float, int]], id: int) -> str | None:
+    """The name of a category, or what a person would call it: the class of more than half of its pictures."""
+    category = knowledge.categories[id]
+    name, share, _ = majority[id]
+    return category.name or (name if share > 0.5 else None)
 
 
 if __name__ == "__main__":
     command, *paths = sys.argv[1:]
-    if command == "cut":
-        cut(Path(paths[0]), Path(paths[1]))
-    else:
-        score(Path(paths[0]), Path(paths[1]), [Path(path) for path in paths[2:]])
+    {"cut": cut, "score": score, "review": review}[command](*map(Path, paths))

@@ -5,6 +5,7 @@ from pathlib import Path
 
 import pytest
 
+from camp.cli import COMMANDS, main
 from camp.methods import METHODS
 
 ROOT = Path(__file__).parent.parent
@@ -36,3 +37,28 @@ def test_every_method_is_named(document: str) -> None:
     text = (ROOT / document).read_text(encoding="utf-8")
     missing = [name for name in METHODS if f"`{name}`" not in text]
     assert not missing
+
+
+@pytest.mark.parametrize("document", ["README.md", "docs/guide.md", "docs/reproducibility.md"])
+def test_commands_in_the_documents_exist(document: str) -> None:
+    text = (ROOT / document).read_text(encoding="utf-8")
+    named = set(re.findall(r"(?:^\s+\$? ?|`)camp (\w+)", text, flags=re.MULTILINE))
+    assert named
+    assert named <= set(COMMANDS)
+
+
+def test_the_guide_explains_every_command_over_a_workspace() -> None:
+    guide = (ROOT / "docs" / "guide.md").read_text(encoding="utf-8")
+    for command in ("learn", "review", "status", "predict", "serve", "export"):
+        assert f"    $ camp {command} BIRDS" in guide
+
+
+def test_options_in_the_guide_are_those_of_the_commands(capsys: pytest.CaptureFixture[str]) -> None:
+    text = (ROOT / "docs" / "guide.md").read_text(encoding="utf-8")
+    own = text[text.index("# Your own pictures\n") : text.index("# The paper's experiments\n")]
+    offered = ""
+    for command in ("learn", "review", "predict", "serve"):
+        assert main([command, "--help"]) == 0
+        offered += capsys.readouterr().out
+    for option in set(re.findall(r"(?<![\w-])--[a-z]+", own)) - {"--data"}:  # curl's
+        assert f"{option} " in offered, option

@@ -16,8 +16,9 @@ from camp import CAMP
 from camp.errors import CampError
 from camp.progress import Progress
 from camp.streams.datasets.base import FileReader
-from camp.workspace.batches import Batch, learn_folder, open_model
+from camp.workspace.batches import Batch, learn_folder
 from camp.workspace.folder import Workspace, WorkspaceSettings
+from camp.workspace.opening import open_model
 from camp.workspace.prediction import Prediction, predict
 from camp.workspace.status import as_status
 
@@ -151,7 +152,7 @@ def test_batches_add_up_and_old_categories_come_back():
     model = CAMP(backbone="embeddings").partial_fit(x[first], shown[first])
     ids = {category.label: category.id for category in model.categories_}
     model.partial_fit(x[~first], labels[~first])
-    model.partial_fit(x[first])
+    model.set_params(new=0).partial_fit(x[first])
     assert all(model._held.knowledge.named()[str(label)] == id for label, id in ids.items())
     assert (model.predict(x[first]) == shown[first]).mean() > 0.9
     assert {category.step for category in model.categories_} == {1, 2}
@@ -398,6 +399,9 @@ def test_the_commands_work_on_what_was_saved(birds, tmp_path):
     )
     more = tmp_path / "more"
     write_pictures(more)
+    with pytest.raises(CampError, match="All 24 pictures have been learned before"):
+        learn_folder(tmp_path / "birds", Batch(more, new=0), None, Progress(quiet=True))
+    Image.new("RGB", (20, 20), "red").save(more / "another.png")
     report = learn_folder(tmp_path / "birds", Batch(more, new=0), None, Progress(quiet=True))
     assert report["step"] == 2
     assert report["repeated"] == 24

@@ -24,10 +24,10 @@ from camp.workspace.answers import (
     label_of,
     name_from,
 )
-from camp.workspace.batches import recogniser
 from camp.workspace.folder import WorkspaceSettings
 from camp.workspace.held import Held
 from camp.workspace.inputs import GivenImages, NotUsable, read_labels
+from camp.workspace.opening import recogniser
 from camp.workspace.plan import plan
 from camp.workspace.prediction import UNKNOWN, Unreadable, points
 from camp.workspace.teaching import Given, teach
@@ -75,7 +75,7 @@ class CAMP(ClassNamePrefixFeaturesOutMixin, ClassifierMixin, TransformerMixin, B
     new : int or None
         Categories to be discovered in a batch; None estimates them.
     epochs : int or None
-        Passes of training over a batch; None: features as they are.
+        Passes of training over a batch; None: by its size, and none over vectors.
     views : int or None
         Augmented views of a picture for training; None: by the size of the batch.
     unknown : bool

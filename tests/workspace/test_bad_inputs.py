@@ -245,6 +245,7 @@ def test_a_mistake_is_a_sentence_and_changes_nothing(
         (mostly_broken, "learn W mostly", "5 of 9 pictures can not be read (first: 0.jpg: not a picture"),
         (copy_under_another_label, "learn W february", "1 picture has labels that contradict each other"),
         (only_broken, f"learn V broken {NEW}", "3 of 3 pictures can not be read"),
+        (nothing, "learn W january", "All 13 pictures have been learned before and bring no new label"),
     ],
 )
 def test_what_is_only_seen_by_opening_the_pictures(
@@ -256,7 +257,8 @@ def test_what_is_only_seen_by_opening_the_pictures(
     sentence, new = refused(f"{words} --quiet", capsys)
     assert sentence.startswith(f"camp: {said}")
     assert all(path.startswith(("W/bank", "V")) for path in new)
-    assert main(["learn", "W", "january", "--quiet"]) == 0  # and the next attempt takes them away
+    batch(here / "march", {"heron": 2}, first=90)
+    assert main(["learn", "W", "march", "--quiet"]) == 0  # and the next attempt takes them away
     assert not (here / "W" / "bank").exists()
 
 

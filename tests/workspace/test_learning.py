@@ -13,9 +13,10 @@ from PIL import Image
 from camp.backbones.settings import BackboneSettings
 from camp.errors import CampError
 from camp.progress import Progress
-from camp.workspace.batches import Batch, learn_folder, open_model
+from camp.workspace.batches import Batch, learn_folder
 from camp.workspace.folder import Workspace, WorkspaceSettings
 from camp.workspace.knowledge import FOUND, LABEL, NOWHERE, Knowledge
+from camp.workspace.opening import open_model
 from camp.workspace.prediction import predict_picture
 from camp.workspace.status import after_learning, as_status
 

@@ -111,7 +111,9 @@ def read_tensors(path: Path, source: str) -> dict[str, Any]:
             "save its state_dict alone, best as safetensors."
         ) from error
     except (SafetensorError, RuntimeError, OSError, EOFError, ValueError, KeyError) as error:
-        reason = str(error).strip().splitlines()
+        reason = (
+            str(error).strip().splitlines() if not isinstance(error, KeyError) else ["it holds no tensors"]
+        )
         raise CampError(
             f"Could not read the weights {source}: {reason[0] if reason else 'it is empty'}."
         ) from error

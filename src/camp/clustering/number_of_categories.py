@@ -71,8 +71,8 @@ def estimate_n_novel(
 
     At most `max_novel` are considered, and no more than there are unlabelled images. `n_init` runs of k-means
     a fold: with fewer, bad local optima make the curve ragged. The first grid has `coarse` steps. `space` makes the points to be clustered out of the
-    labels that a fold shows, where labels shape them. With a `tolerance` the number grows from the best one on as long
-    as it scores within it.
+    labels that a fold shows, where labels shape them. With a `tolerance` the greatest number of the first grid is taken
+    that scores within it of the best.
     """
     known = labels[labels != UNLABELLED].unique()
     if len(known) == 0:
@@ -88,29 +88,23 @@ def estimate_n_novel(
         for hidden in _folds(labels, known, folds, generator)
     ]
     scores: dict[int, float] = {}
-
-    def score(n_novel: int) -> float:
-        if n_novel not in scores:
-            k = len(known) + n_novel
-            scores[n_novel] = _score(trials, labels, k, n_init, generator)
-            bar.advance()
-            bar.say(f"{k} categories score {scores[n_novel]:.3f}")
-        return scores[n_novel]
-
     step = -(-most // coarse) or 1
     grid = [*range(0, most, step), most]
     with (progress or Progress(quiet=True)).track("Number of categories", len(grid)) as bar:
         while True:
             for n_novel in grid:
-                score(n_novel)
-            best = max(sorted(scores), key=lambda n_novel: scores[n_novel])
-            if step == 1:
+                k = len(known) + n_novel
+                scores[n_novel] = _score(trials, labels, k, n_init, generator)
+                bar.advance()
+                bar.say(f"{k} categories score {scores[n_novel]:.3f}")
+            top = max(scores.values())
+            good = [n_novel for n_novel in sorted(scores) if scores[n_novel] >= top - tolerance]
+            best = good[-1] if tolerance else good[0]
+            if step == 1 or tolerance:
                 break
             step = -(-step // 2)
             grid = [n for n in (best - step, best + step) if 0 <= n <= most and n not in scores]
             bar.total += len(grid)
-        while tolerance and best < most and score(best + 1) >= max(scores.values()) - tolerance:
-            best += 1
     curve = tuple((len(known) + n_novel, scores[n_novel]) for n_novel in sorted(scores))
     return Estimate(n_novel=best, k=len(known) + best, curve=curve)
 

@@ -5,6 +5,7 @@ import csv
 import datetime
 import io
 import os
+import shutil
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -31,12 +32,12 @@ from camp.workspace.arrivals import Arrivals, read_arrivals, settled
 from camp.workspace.folder import Workspace, WorkspaceSettings
 from camp.workspace.knowledge import Knowledge
 from camp.workspace.learning import Arrived, Learned, learn
-from camp.workspace.model import Model
 from camp.workspace.names import near_misses
-from camp.workspace.overview import most_doubtful, open_set_of, typical
+from camp.workspace.opening import load_tip_into
+from camp.workspace.overview import most_doubtful, typical
 from camp.workspace.plan import Plan, expected_seconds, plan
 from camp.workspace.status import after_learning
-from camp.workspace.steps import load_tip, new_step, save_step
+from camp.workspace.steps import new_step, save_step
 from camp.workspace.thumbnails import SIDE, representatives, save_thumbnail
 
 CROP_SCALE = 0.3
@@ -92,7 +93,28 @@ def learn_folder(
             "The backbone embeddings takes vectors, not pictures; use camp.CAMP in Python for it."
         )
     backbone = make_backbone(settings.backbone, generator(settings.seed, "backbone"))
-    workspace = workspace or Workspace.begin(path, settings)
+    if workspace is not None:
+        return _learn(workspace, backbone, arrivals, batch, chosen, begun, progress)
+    workspace = Workspace.begin(path, settings)
+    try:
+        return _learn(workspace, backbone, arrivals, batch, chosen, begun, progress)
+    except CampError:  # nothing was learned, so there is nothing to keep; after an interruption the bank is
+        if not workspace.learned():
+            shutil.rmtree(path, ignore_errors=True)
+        raise
+
+
+def _learn(
+    workspace: Workspace,
+    backbone: Backbone,
+    arrivals: Arrivals,
+    batch: Batch,
+    chosen: Plan,
+    begun: float,
+    progress: Progress,
+) -> dict[str, Any]:
+    """The pictures through the trunk, the learning, and the writing; `begun` is when the command was given."""
+    name = batch.folder.resolve().name
     with workspace.alone(progress):
         known = _known(workspace, backbone)
         for remark in near_misses(_names(arrivals.labels), _names(known.named() if known else ())):
@@ -107,7 +129,7 @@ def learn_folder(
             progress.note(remark)
         trunk_seconds = time.monotonic() - begun
         arrived = Arrived(
-            files=[f"{batch.folder.name}/{key}" for key in arrivals.keys],
+            files=[f"{name}/{key}" for key in arrivals.keys],
             digests=np.array([list(filled.digests[key]) for key in arrivals.keys], dtype=np.uint8),
             labels=arrivals.labels,
             views=views([filled.digests[key] for key in arrivals.keys]),
@@ -118,13 +140,13 @@ def learn_folder(
             arrived,
             new=batch.new,
             epochs=chosen.epochs,
-            seed=settings.seed,
+            seed=workspace.settings.seed,
             progress=progress,
         )
         report = learned.report
         report |= {
             "time": datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds"),
-            "folder": batch.folder.name,
+            "folder": name,
             "unreadable": len(filled.bad),
             "remarks": remarks,
         }
@@ -133,43 +155,13 @@ def learn_folder(
     return report
 
 
-def open_model(workspace: Workspace) -> Model:
-    """What recognises pictures now, with every decision since the last batch."""
-    knowledge = workspace.knowledge()
-    return recogniser(knowledge, open_backbone(workspace, knowledge.step))
-
-
-def open_backbone(workspace: Workspace, step: int) -> Backbone:
-    """The backbone with the tip that learning step `step` trained."""
-    backbone = make_backbone(workspace.settings.backbone, generator(workspace.settings.seed, "backbone"))
-    _load_tip(workspace, backbone, step)
-    return backbone
-
-
-def recogniser(knowledge: Knowledge, backbone: Backbone) -> Model:
-    """The categories of `knowledge`, in the feature space of `backbone`."""
-    ids, classifier = open_set_of(knowledge)
-    return Model(
-        backbone, knowledge.metric, classifier, ids, tuple(knowledge.categories[id].name for id in ids)
-    )
-
-
 def _known(workspace: Workspace, backbone: Backbone) -> Knowledge | None:
     """What earlier batches taught, with the tip that they trained in `backbone`."""
     if not workspace.learned():
         return None
     knowledge = workspace.knowledge()
-    _load_tip(workspace, backbone, knowledge.step)
+    load_tip_into(workspace, backbone, knowledge.step)
     return knowledge
-
-
-def _load_tip(workspace: Workspace, backbone: Backbone, step: int) -> None:
-    trunk = next(event["trunk"] for event in workspace.learned() if event["step"] == step)
-    if trunk != backbone.fingerprint:
-        raise CampError(
-            f"The weights of {backbone.name} are not those that {workspace.path} has learned with; put the old file back."
-        )
-    backbone.tip.load_state_dict(load_tip(workspace.step_folder(step)))
 
 
 def _apart(path: Path, folder: Path) -> None:

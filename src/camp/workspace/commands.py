@@ -1,5 +1,7 @@
 """The commands over a workspace: learn, review, predict, export, status, serve. Thin, and imported when called."""
 
+import dataclasses
+import os
 from pathlib import Path
 from typing import Annotated, Literal
 
@@ -49,22 +51,24 @@ def learn(words: list[str]) -> int:
             thumbnails: Of a new workspace: small pictures kept of each category and batch, usually 100; 0 keeps none.
             quiet: No progress.
         """
-        from camp.backbones.settings import BackboneSettings
         from camp.progress import Progress
         from camp.workspace.batches import Batch, learn_folder
-        from camp.workspace.folder import WorkspaceSettings
+        from camp.workspace.folder import Workspace, WorkspaceSettings
         from camp.workspace.status import after_learning
 
         asked = {"backbone": backbone, "weights": weights, "resolution": resolution, "device": device}
+        if weights is not None and Path(weights).exists():
+            asked["weights"] = os.path.realpath(weights)  # the workspace may be used from another folder
         of_backbone = {name: value for name, value in asked.items() if value is not None}
+        of_workspace = {
+            name: v for name, v in {"seed": seed, "thumbnails": thumbnails}.items() if v is not None
+        }
         begin = None
-        if of_backbone or seed is not None or thumbnails is not None:
-            usual = WorkspaceSettings()
-            begin = WorkspaceSettings(
-                backbone=BackboneSettings(**of_backbone),  # type: ignore[arg-type]
-                seed=usual.seed if seed is None else seed,
-                thumbnails=usual.thumbnails if thumbnails is None else thumbnails,
-            )
+        if of_backbone or of_workspace:
+            there = Workspace.there(Path(workspace))
+            usual = Workspace.open(Path(workspace)).settings if there else WorkspaceSettings()
+            changed = dataclasses.replace(usual.backbone, **of_backbone)  # type: ignore[arg-type]
+            begin = dataclasses.replace(usual, backbone=changed, **of_workspace)
         batch = Batch(Path(pictures), Path(labels) if labels else None, new, epochs, views)
         report = learn_folder(Path(workspace), batch, begin, Progress(quiet))
         print(after_learning(report, workspace))
@@ -113,8 +117,8 @@ def predict(words: list[str]) -> int:
         from camp.progress import Progress
         from camp.streams.datasets.base import FileReader
         from camp.streams.datasets.folders import image_files
-        from camp.workspace.batches import open_model
         from camp.workspace.folder import Workspace
+        from camp.workspace.opening import open_model
         from camp.workspace.prediction import predict, write_predictions
 
         place, target = Path(pictures), Path(out) if out else None
@@ -156,9 +160,9 @@ def export(words: list[str]) -> int:
             file: The file to write, such as birds.onnx.
         """
         from camp.progress import Progress
-        from camp.workspace.batches import open_model
         from camp.workspace.export import export_onnx
         from camp.workspace.folder import Workspace
+        from camp.workspace.opening import open_model
 
         target = Path(file)
         if target.suffix != ".onnx":

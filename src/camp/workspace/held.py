@@ -11,10 +11,10 @@ from typing import Any, Self
 from camp.backbones.base import Backbone
 from camp.errors import CampError
 from camp.files import write_json
-from camp.workspace.batches import open_backbone
 from camp.workspace.events import Event, apply, dated, write_events
 from camp.workspace.folder import Workspace, WorkspaceSettings
 from camp.workspace.knowledge import Knowledge
+from camp.workspace.opening import open_backbone
 from camp.workspace.steps import forget_bulk, load_step, new_step, save_step
 
 

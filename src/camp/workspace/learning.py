@@ -109,7 +109,7 @@ def learn(
         "new_given": new is not None,
         "repeated": repeated,
         "epochs": epochs,
-        "views": arrived.views.augmentations,
+        "views": arrived.views.augmentations if epochs else 0,
         "seconds": {"train": trained - begun, "discover": time.monotonic() - trained},
     }
     tip = {name: tensor.detach().cpu().clone() for name, tensor in method.tip.state_dict().items()}
@@ -232,7 +232,7 @@ def _remembered(
         points=np.empty((0, 1), np.float32),
         positions=np.concatenate([before.positions, np.zeros((n, 2), np.float32)]),
     )
-    return Knowledge(step, categories, pictures, known.metric, known.sure, known.apart)
+    return Knowledge(step, categories, pictures, known.metric, known.sure, known.apart, known.used)
 
 
 def _measured(knowledge: Knowledge) -> Knowledge:

@@ -14,9 +14,9 @@ from camp import __version__
 from camp.errors import CampError
 from camp.streams.images import BadImage
 from camp.web.guard import Guard
-from camp.workspace.batches import open_model
 from camp.workspace.folder import Workspace
 from camp.workspace.model import Model
+from camp.workspace.opening import open_model
 from camp.workspace.prediction import Prediction, predict_picture
 
 MAX_BYTES = 64 << 20

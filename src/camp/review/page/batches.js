@@ -3,7 +3,7 @@
 import { colour, h, many, moment, number, percent, svg } from "./dom.js";
 import { complain, get, store } from "./store.js";
 
-const KINDS = { known: "known already", returned: "came back without a label", discovered: "new" };
+const KINDS = { known: "new, with labels", returned: "seen before", discovered: "discovered" };
 const DRIFTS = 12;
 
 export function show(root) {
@@ -68,9 +68,10 @@ function linked(found) {
 function drift(found) {
   const sorted = found.filter((one) => Number.isFinite(one.moved)).sort((a, b) => b.moved - a.moved);
   if (!sorted.length) return null;
+  if (!sorted[0].moved) return panel("How far old kinds moved", h("p", { class: "quiet" }, "Not at all: this batch was learned without training."));
   const most = Math.max(1, sorted[0].moved);
   const rest = sorted.length - DRIFTS;
-  return panel("How far old kinds moved", h("p", { class: "quiet" }, "In radii: beyond 1 a kind has left the place where it was."),
+  return panel("How far old kinds moved", h("p", { class: "quiet" }, "As training moved the features; 1 is as far as pictures of a kind lie from its middle."),
     h("ul", { class: "plain bars" }, sorted.slice(0, DRIFTS).map((one) => h("li", null, h("div", { class: "row" }, link(one.id, one.name), h("span", { class: "quiet" }, one.moved.toFixed(2))),
       h("div", { class: "meter" }, h("i", { class: one.moved > 1 ? "far" : "near", style: `width:${(100 * one.moved) / most}%` }))))),
     rest > 0 && h("p", { class: "quiet" }, `and ${many(rest, "other")} that moved less`));
