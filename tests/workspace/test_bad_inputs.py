@@ -201,7 +201,7 @@ OPTIONS: list[tuple[str, Callable[[], None], str, str]] = [
     ("weights for what takes none", nothing, "learn V february --backbone conv-tiny --weights w.pth", "conv-tiny is trained from scratch and takes no weights; leave them out."),
     ("weights that are not there", nothing, "learn V february --weights w.pth", "There is no file w.pth; weights are a .safetensors, .pth, .pt, .bin file"),
     ("weights that are a text", write("w.pth", "my weights"), "learn V february --weights w.pth", "w.pth"),
-    ("weights that are a text by another name", write("w.safetensors", "my weights"), "learn V february --weights w.safetensors", "Could not read the weights w.safetensors"),
+    ("weights that are a text by another name", write("w.safetensors", "my weights"), "learn V february --weights w.safetensors", "w.safetensors: Error while deserializing"),
     ("a device that is not there", nothing, "learn V february --device abacus", 'There is no device "abacus" here'),
     ("a resolution that does not fit", nothing, "learn V february --resolution 100", "efficientnet-lite0 takes a resolution that is a multiple of 32 pixels, not 100; the nearest are 96 and 128."),
     ("a resolution too small", nothing, "learn V february --resolution 4", "A resolution of 4 pixels is too small; give 8 or more."),

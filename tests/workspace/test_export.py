@@ -1,5 +1,6 @@
 """An exported file gives the answers of `predict`, in standard operators, and says how to use it."""
 
+import dataclasses
 import json
 from pathlib import Path
 
@@ -12,6 +13,8 @@ from PIL import Image
 from small_models import IDS, KINDS, features_of, reader_for, small_model, without_categories
 from torch import nn
 
+from camp.classifiers.open_set import OpenSet
+from camp.clustering.metric import Metric
 from camp.errors import CampError
 from camp.streams.datasets.base import Reader
 from camp.streams.images import resized
@@ -56,7 +59,7 @@ def test_it_answers_as_predict_does(kind: str, categories: int, tmp_path: Path) 
     assert error.norm() < 1e-4 * expected.norm()
     assert found["probabilities"].shape == (16, categories)
     np.testing.assert_allclose(
-        found["probabilities"], model.classifier.log_probabilities(expected).exp(), atol=1e-4
+        found["probabilities"], model.classifier.log_probabilities(model.metric(expected)).exp(), atol=1e-4
     )
 
 
@@ -90,10 +93,11 @@ def test_close_centroids_far_from_zero_are_told_apart(tmp_path: Path) -> None:
     with torch.no_grad():
         for parameter in model.backbone.tip.parameters():
             parameter.zero_()
-    centroids, vectors = model.classifier.centroids, np.full((4, 12), 1000, dtype=np.float32)
+    vectors = np.full((4, 12), 1000, dtype=np.float32)
     vectors[np.arange(4), np.arange(4)] += 0.25
-    centroids.copy_(torch.from_numpy(vectors))
-    model.classifier.radii.fill_(0.1)
+    as_it_is = Metric(torch.zeros(12), torch.eye(12), torch.zeros(12), unit=False)
+    classifier = OpenSet(torch.from_numpy(vectors), torch.full((4,), 0.1), model.classifier.temperature)
+    model = dataclasses.replace(model, metric=as_it_is, classifier=classifier)
     export_onnx(model, tmp_path / "model.onnx")
     session = onnxruntime.InferenceSession(tmp_path / "model.onnx")
     assert session.run(["category"], {"vector": vectors})[0].tolist() == list(IDS)
