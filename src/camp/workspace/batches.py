@@ -36,7 +36,7 @@ from camp.workspace.names import near_misses
 from camp.workspace.opening import load_tip_into
 from camp.workspace.overview import most_doubtful, typical
 from camp.workspace.plan import Plan, expected_seconds, plan
-from camp.workspace.status import after_learning
+from camp.workspace.status import after_learning, many
 from camp.workspace.steps import new_step, save_step
 from camp.workspace.thumbnails import SIDE, representatives, save_thumbnail
 
@@ -181,13 +181,11 @@ def _described(arrivals: Arrivals, chosen: Plan) -> str:
     """The batch and the plan in a sentence."""
     labelled = sum(label is not None for label in arrivals.labels)
     names = len(_names(arrivals.labels))
-    what = f"{len(arrivals.keys)} pictures, {labelled} of them labelled" + (
-        f" in {names} categories" if names else ""
-    )
-    training = (
-        f"{chosen.epochs} epochs on {chosen.views} views each" if chosen.epochs else "features as they are"
-    )
-    return f"{what}; {training}."
+    where = f" in {many(names, 'category')}" if names else ""
+    training = "features as they are"
+    if chosen.epochs:
+        training = f"{many(chosen.epochs, 'epoch')} on {chosen.views} views each"
+    return f"{many(len(arrivals.keys), 'picture')}, {labelled} of them labelled{where}; {training}."
 
 
 def through_trunk(

@@ -14,10 +14,20 @@ SHOWN = 40
 """Categories of a batch that are listed after learning."""
 
 
+def many(count: int, what: str) -> str:
+    """So many of something.
+
+    >>> many(1, "picture"), many(2, "category")
+    ('1 picture', '2 categories')
+    """
+    plural = f"{what[:-1]}ies" if what.endswith("y") else f"{what}s"
+    return f"{count} {what if count == 1 else plural}"
+
+
 def after_learning(report: dict[str, Any], workspace: str) -> str:
     """What `camp learn` ends with."""
     rows = report["categories"]
-    lines = [f"{report['folder']}: {report['pictures']} pictures, {report['labelled']} with a label."]
+    lines = [f"{report['folder']}: {many(report['pictures'], 'picture')}, {report['labelled']} with a label."]
     for kind, words in KINDS.items():
         some = [row for row in rows if row["kind"] == kind]
         if some:
