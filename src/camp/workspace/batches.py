@@ -92,7 +92,8 @@ def learn_folder(
         raise CampError(
             "The backbone embeddings takes vectors, not pictures; use camp.CAMP in Python for it."
         )
-    backbone = make_backbone(settings.backbone, generator(settings.seed, "backbone"))
+    with progress.track("Opening the backbone", 1):
+        backbone = make_backbone(settings.backbone, generator(settings.seed, "backbone"))
     if workspace is not None:
         return _learn(workspace, backbone, arrivals, batch, chosen, begun, progress)
     workspace = Workspace.begin(path, settings)

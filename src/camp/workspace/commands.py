@@ -2,12 +2,14 @@
 
 import dataclasses
 import os
+from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import Annotated, Literal
 
 import tyro
 
 from camp.errors import CampError
+from camp.progress import Bar, Progress
 
 Folder = Annotated[str, tyro.conf.Positional, tyro.conf.arg(metavar="WORKSPACE")]
 Pictures = Annotated[str, tyro.conf.Positional, tyro.conf.arg(metavar="PICTURES")]
@@ -51,10 +53,10 @@ def learn(words: list[str]) -> int:
             thumbnails: Of a new workspace: small pictures kept of each category and batch, usually 100; 0 keeps none.
             quiet: No progress.
         """
-        from camp.progress import Progress
-        from camp.workspace.batches import Batch, learn_folder
-        from camp.workspace.folder import Workspace, WorkspaceSettings
-        from camp.workspace.status import after_learning
+        with _starting(quiet):
+            from camp.workspace.batches import Batch, learn_folder
+            from camp.workspace.folder import Workspace, WorkspaceSettings
+            from camp.workspace.status import after_learning
 
         asked = {"backbone": backbone, "weights": weights, "resolution": resolution, "device": device}
         if weights is not None and Path(weights).exists():
@@ -86,8 +88,9 @@ def status(words: list[str]) -> int:
         Args:
             workspace: Folder of the workspace.
         """
-        from camp.workspace.folder import Workspace
-        from camp.workspace.status import as_status
+        with _starting():
+            from camp.workspace.folder import Workspace
+            from camp.workspace.status import as_status
 
         print(as_status(Workspace.open(Path(workspace))))
         return 0
@@ -114,12 +117,12 @@ def predict(words: list[str]) -> int:
             format: csv or jsonl (a JSON object a line); without it by the name of --out.
             quiet: No progress.
         """
-        from camp.progress import Progress
-        from camp.streams.datasets.base import FileReader
-        from camp.streams.datasets.folders import image_files
-        from camp.workspace.folder import Workspace
-        from camp.workspace.opening import open_model
-        from camp.workspace.prediction import predict, write_predictions
+        with _starting(quiet):
+            from camp.streams.datasets.base import FileReader
+            from camp.streams.datasets.folders import image_files
+            from camp.workspace.folder import Workspace
+            from camp.workspace.opening import open_model
+            from camp.workspace.prediction import predict, write_predictions
 
         place, target = Path(pictures), Path(out) if out else None
         kind = format or ("jsonl" if target and target.suffix in (".jsonl", ".ndjson") else "csv")
@@ -159,10 +162,10 @@ def export(words: list[str]) -> int:
             workspace: Folder of the workspace.
             file: The file to write, such as birds.onnx.
         """
-        from camp.progress import Progress
-        from camp.workspace.export import export_onnx
-        from camp.workspace.folder import Workspace
-        from camp.workspace.opening import open_model
+        with _starting():
+            from camp.workspace.export import export_onnx
+            from camp.workspace.folder import Workspace
+            from camp.workspace.opening import open_model
 
         target = Path(file)
         if target.suffix != ".onnx":
@@ -190,10 +193,11 @@ def review(words: list[str]) -> int:
         """
         import secrets
 
-        from camp.review.app import review_app
-        from camp.web.guard import Guard
-        from camp.web.server import serve
-        from camp.workspace.folder import Workspace
+        with _starting():
+            from camp.review.app import review_app
+            from camp.web.guard import Guard
+            from camp.web.server import serve
+            from camp.workspace.folder import Workspace
 
         held = Workspace.open(Path(workspace))
         held.knowledge()  # a workspace that can not be shown says so here
@@ -215,10 +219,10 @@ def serve(words: list[str]) -> int:
             workspace: Folder of the workspace.
             port: Port on 127.0.0.1; a free one without it.
         """
-        from camp.progress import Progress
-        from camp.web.server import serve
-        from camp.workspace.folder import Workspace
-        from camp.workspace.serving import latest_model, prediction_app
+        with _starting():
+            from camp.web.server import serve
+            from camp.workspace.folder import Workspace
+            from camp.workspace.serving import latest_model, prediction_app
 
         held = Workspace.open(Path(workspace))
         with Progress().track("Opening the model", 1):
@@ -228,6 +232,11 @@ def serve(words: list[str]) -> int:
         return 0
 
     return tyro.cli(options, args=words, prog="camp serve")
+
+
+def _starting(quiet: bool = False) -> AbstractContextManager[Bar]:
+    """Around imports that take seconds: nobody should wonder whether anything happens."""
+    return Progress(quiet).track("Starting", 1)
 
 
 def _say(sentence: str) -> None:
