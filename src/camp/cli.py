@@ -60,9 +60,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
         return 0
     except KeyboardInterrupt:
         print(
-            "camp: interrupted; what was done is kept, and `camp run --resume FOLDER` goes on."
-            if command == "run"
-            else "camp: interrupted; nothing was changed.",
+            "camp: interrupted; nothing was changed."
+            if command in OVER_WORKSPACE
+            else "camp: interrupted; what was done is kept, and `camp run --resume FOLDER` goes on.",
             file=sys.stderr,
         )
         return 130
@@ -277,8 +277,9 @@ def over_workspace(name: str) -> Callable[[list[str]], int]:
     return command
 
 
+OVER_WORKSPACE = ("learn", "review", "status", "predict", "export", "serve")
 COMMANDS: dict[str, Callable[[list[str]], int]] = {
-    **{name: over_workspace(name) for name in ("learn", "review", "status", "predict", "export", "serve")},
+    **{name: over_workspace(name) for name in OVER_WORKSPACE},
     "run": run,
     "report": report,
     "datasets": datasets,

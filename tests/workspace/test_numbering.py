@@ -13,7 +13,6 @@ OLD = [1, 2, 3, 4]
 def test_labels_of_known_names() -> None:
     found = numbered(knowledge(), OLD, ["robin", None, "heron", "robin"], [])
     assert found.ids == OLD
-    assert found.n_old == 4
     assert found.labels.tolist() == [1, UNLABELLED, 0, 1]
     assert found.names == {}
 
@@ -21,7 +20,6 @@ def test_labels_of_known_names() -> None:
 def test_new_names_get_new_ids_in_the_order_they_come() -> None:
     found = numbered(knowledge(), OLD, ["wren", "crow", "wren", "heron"], [])
     assert found.ids == [*OLD, 5, 6]
-    assert found.n_old == 4
     assert found.labels.tolist() == [4, 5, 4, 0]
     assert found.names == {5: "wren", 6: "crow"}
 
@@ -37,7 +35,6 @@ def test_a_category_without_pictures_is_found_by_its_name() -> None:
     known = knowledge().moved(range(EACH), 2)  # heron has none any more
     found = numbered(known, [2, 3, 4], [None, "heron"], [])
     assert found.ids == [2, 3, 4, 1]
-    assert found.n_old == 3
     assert found.labels.tolist() == [UNLABELLED, 3]
     assert found.names == {}
 
@@ -61,7 +58,6 @@ def test_a_first_batch() -> None:
     none.categories = {}
     found = numbered(none, [], ["wren", None], [])
     assert found.ids == [1]
-    assert found.n_old == 0
     assert found.labels.tolist() == [0, UNLABELLED]
 
 

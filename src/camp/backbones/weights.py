@@ -111,9 +111,8 @@ def read_tensors(path: Path, source: str) -> dict[str, Any]:
             "save its state_dict alone, best as safetensors."
         ) from error
     except (SafetensorError, RuntimeError, OSError, EOFError, ValueError, KeyError) as error:
-        reason = (
-            str(error).strip().splitlines() if not isinstance(error, KeyError) else ["it holds no tensors"]
-        )
+        # The unpickler answers a file of another kind with the number of its first unknown byte.
+        reason = ["it holds no tensors"] if isinstance(error, KeyError) else str(error).strip().splitlines()
         raise CampError(
             f"Could not read the weights {source}: {reason[0] if reason else 'it is empty'}."
         ) from error

@@ -68,9 +68,7 @@ class Metric:
 
     def means(self, points: Tensor, positions: Tensor, count: int) -> Tensor:
         """Centroids (K, d) of `points` (n, d) in categories `positions` (n,): means, at unit length where points are."""
-        sums = _sums(points, positions, count)
-        means = sums / torch.bincount(positions, minlength=count)[:, None]
-        return self._length(means).to(points.dtype)
+        return self._length(means_of(points, positions, count)).to(points.dtype)
 
     def tensors(self) -> dict[str, Tensor]:
         """For a safetensors file."""
@@ -82,6 +80,11 @@ class Metric:
         """Back from `tensors`."""
         unit = bool(tensors["unit"].item())
         return cls(tensors["origin"], tensors["projection"], tensors["offset"], unit)
+
+
+def means_of(x: Tensor, positions: Tensor, count: int) -> Tensor:
+    """(K, D) float64 means of the rows of x (n, D) in each of `count` categories; `positions` (n,) are theirs."""
+    return _sums(x, positions, count) / torch.bincount(positions, minlength=count)[:, None]
 
 
 def _sums(points: Tensor, positions: Tensor, count: int) -> Tensor:

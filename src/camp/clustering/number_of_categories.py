@@ -70,9 +70,9 @@ def estimate_n_novel(
     """Estimate the novel categories among `features` (n, D) with `labels` (n,), -1 where unlabelled.
 
     At most `max_novel` are considered, and no more than there are unlabelled images. `n_init` runs of k-means
-    a fold: with fewer, bad local optima make the curve ragged. The first grid has `coarse` steps. `space` makes the points to be clustered out of the
-    labels that a fold shows, where labels shape them. With a `tolerance` the greatest number of the first grid is taken
-    that scores within it of the best.
+    a fold: with fewer, bad local optima make the curve ragged. The first grid has `coarse` steps. `space` makes the
+    points to be clustered out of the labels that a fold shows, where labels shape them. With a `tolerance` the
+    greatest number of the first grid is taken that scores within it of the best.
     """
     known = labels[labels != UNLABELLED].unique()
     if len(known) == 0:

@@ -35,7 +35,7 @@ from camp.streams.stream import make_task
 from camp.streams.tasks import Task, TaskTruth
 from camp.views.bank import REFERENCE_MEAN, REFERENCE_STD, Bank, BankSpec, BankViews
 from camp.views.filling import fill
-from camp.views.fresh import FreshViews, Lens
+from camp.views.fresh import Lens, views_of
 
 CHECKPOINT_SECONDS = 20.0
 """Least time between two checkpoints inside a task; what is lost to a kill is computed again to the same digit."""
@@ -188,11 +188,11 @@ class Run:
         """From the bank to the results, skipping what an earlier process did; `prepare` comes first."""
         backbone, device = self.backbone, torch.device(self.settings.backbone.device)
         with self.clock.of("bank"):
-            views_of = self._open_views(backbone, device)
+            views = self._open_views(backbone, device)
         method: Method = method_info(self.settings.method).build(
             backbone, self.settings.settings, self.settings.seed, device
         )
-        stream = [make_task(self.split, self.dataset, t, views_of) for t in range(len(self.split.tasks))]
+        stream = [make_task(self.split, self.dataset, t, views) for t in range(len(self.split.tasks))]
         first_task, first_epoch = self._restore(method, stream)
         for t in range(first_task, len(stream)):
             self._learn(method, stream[t][0], first_epoch if t == first_task else None)
@@ -234,13 +234,7 @@ class Run:
             REFERENCE_STD if reference else backbone.std,
         )
 
-        def views_of(keys: Sequence[str]) -> BankViews:
-            digests = [filled.digests[key] for key in keys]
-            if bank.spec.precision == "plain":
-                return FreshViews(bank, digests, device, lens)
-            return BankViews(bank, digests, device)
-
-        return views_of
+        return lambda keys: views_of(bank, [filled.digests[key] for key in keys], device, lens)
 
     def _settle(self, bad: dict[str, str], total: int) -> None:
         """Write the split that the run keeps to: without unreadable pictures, unless they are too many.

@@ -16,7 +16,7 @@ from torch import Tensor
 
 from camp.backbones.base import Backbone
 from camp.classifiers.nearest_centroid import NearestCentroid
-from camp.clustering.metric import Metric, fit_metric
+from camp.clustering.metric import Metric, fit_metric, means_of
 from camp.clustering.number_of_categories import Estimate, estimate_n_novel, estimate_without_labels
 from camp.clustering.semi_supervised_kmeans import Anchors, semi_supervised_kmeans
 from camp.methods.base import Category, Drift
@@ -53,10 +53,15 @@ class OpenWorld(CentroidMethod):
         """`features` (m, D) of earlier pictures in the space of the backbone's tip; their categories, `positions` (m,)."""
         super().__init__(backbone, parts, seed, device)
         self.remembered, self.positions = features, positions
+        self.batch = features[:0]  # (n, D) of the batch under the trained tip, once there is one
         counts = torch.bincount(positions).tolist()
         self.categories = [Category(at, 0, at, size) for at, size in enumerate(counts)]
         if counts:
-            self.centroids = _means(features, positions, len(counts))
+            self.centroids = means_of(features, positions, len(counts)).to(features.dtype)
+
+    def _conclude(self, progress: Progress) -> None:
+        self.batch = clean_features(self.tip, self._current().views, progress)
+        super()._conclude(progress)
 
     def _adapt(self, progress: Progress) -> Drift | None:
         """Carry the centroids, and the remembered features around them, into the new space."""
@@ -70,16 +75,13 @@ class OpenWorld(CentroidMethod):
         """How much more the batch's features spread than psi predicts; what psi can not predict it leaves out."""
         assert self.adapter is not None
         assert self._old_tip is not None
-        views = self._current().views
-        z = clean_features(self.tip, views, progress)
-        predicted = self.adapter(clean_features(self._old_tip, views, progress, "Features before"))
-        spread, expected = (x.var(dim=0, correction=0).sum() for x in (z, predicted))
+        before = clean_features(self._old_tip, self._current().views, progress, "Features before")
+        spread, expected = (x.var(dim=0, correction=0).sum() for x in (self.batch, self.adapter(before)))
         return float((spread / expected.clamp_min(1e-12)).sqrt().clamp(1.0, 2.0))
 
     def _discover(self, progress: Progress) -> None:
         """Old, labelled and novel categories by semi-supervised k-means under the metric of the labels."""
-        task = self._current()
-        features = clean_features(self.tip, task.views, progress)
+        task, features = self._current(), self.batch
         n_novel, curve = task.n_novel, None
         if n_novel is None:
             estimate = self._estimate(features, progress, "after")
@@ -110,11 +112,11 @@ class OpenWorld(CentroidMethod):
             assignments = (kept.cumsum(dim=0) - 1)[assignments]
         self.found = {"n_novel": int(kept.sum()) - n_known, "curve": curve, "inertia": found.inertia}
         self._enter([*found.known_labels, *[None] * self.found["n_novel"]], assignments)
-        self.centroids = _means(
+        everything, positions = (
             torch.cat([self.remembered, features]),
             torch.cat([self.positions, self._assigned]),
-            len(self.categories),
         )
+        self.centroids = means_of(everything, positions, len(self.categories)).to(features.dtype)
 
     def _metric(self, features: Tensor, labels: Tensor) -> Metric:
         """The metric of what is remembered and the batch; remembered categories count as labels."""
@@ -126,7 +128,7 @@ class OpenWorld(CentroidMethod):
         if not len(self.positions):
             return None
         counts = torch.bincount(self.positions)
-        means = _means(metric(self.remembered), self.positions, len(counts))
+        means = means_of(metric(self.remembered), self.positions, len(counts))
         return Anchors(torch.arange(len(counts)), means, counts)
 
     def _estimate(self, features: Tensor, progress: Progress, when: str) -> Estimate:
@@ -152,14 +154,6 @@ class OpenWorld(CentroidMethod):
             tolerance=TOLERANCE,
             progress=progress,
         )
-
-
-def _means(x: Tensor, positions: Tensor, count: int) -> Tensor:
-    """(K, D) means of the rows of x (n, D) in each category."""
-    sums = torch.zeros(count, x.shape[1], dtype=torch.float64)
-    for rows, places in zip(x.split(8192), positions.split(8192)):
-        sums.index_add_(0, places, rows.double())
-    return (sums / torch.bincount(positions, minlength=count)[:, None]).to(x.dtype)
 
 
 def _some_of_each(positions: Tensor) -> Tensor:

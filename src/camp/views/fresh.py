@@ -1,6 +1,6 @@
 """Fresh views: new augmentations of every picture in every step, through the trunk where there is one."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Self
 
@@ -52,6 +52,13 @@ def in_batches(trunk: Trunk | None, x: Tensor, size: int = _TRUNK_BATCH) -> Batc
         return {"pixels": x}
     parts = [trunk(part) for part in x.split(size)]
     return {name: torch.cat([part[name] for part in parts]) for name in parts[0]}
+
+
+def views_of(bank: Bank, digests: Sequence[bytes], device: torch.device, lens: Lens) -> BankViews:
+    """Views of the pictures with these fingerprints: the bank's own, or made anew where it holds plain pictures."""
+    if bank.spec.precision == "plain":
+        return FreshViews(bank, list(digests), device, lens)
+    return BankViews(bank, digests, device)
 
 
 class FreshViews(BankViews):

@@ -26,7 +26,7 @@ from camp.streams.images import BadImage
 from camp.views.bank import Bank, BankSpec, BankViews
 from camp.views.blocks import ahead
 from camp.views.filling import Filled, fill
-from camp.views.fresh import FreshViews, Lens
+from camp.views.fresh import Lens, views_of
 from camp.views.settings import Augmentation, ViewSettings
 from camp.workspace.arrivals import Arrivals, read_arrivals, settled
 from camp.workspace.folder import Workspace, WorkspaceSettings
@@ -202,12 +202,7 @@ def through_trunk(
     device = next(backbone.tip.parameters()).device
     lens = Lens(backbone, augmentation, backbone.mean, backbone.std)
 
-    def views(digests: Sequence[bytes]) -> BankViews:
-        if bank.spec.precision == "plain":
-            return FreshViews(bank, list(digests), device, lens)
-        return BankViews(bank, digests, device)
-
-    return filled, views
+    return filled, lambda digests: views_of(bank, digests, device, lens)
 
 
 def _check_readable(bad: Mapping[str, str], readable: int, progress: Progress) -> None:

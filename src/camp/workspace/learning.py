@@ -97,8 +97,7 @@ def learn(
     trained = time.monotonic()
     method.finish_task(progress)
 
-    features = clean_features(method.tip, arrived.views, progress)
-    after = _measured(_remembered(known, held, method, numbering, arrived, features))
+    after = _measured(_remembered(known, held, method, numbering, arrived))
     layout = laid_out(
         after.pictures.features, after.pictures.category, known.pictures.positions, seed, progress
     )
@@ -198,7 +197,6 @@ def _remembered(
     method: OpenWorld,
     numbering: Numbering,
     arrived: Arrived,
-    features: Tensor,
 ) -> Knowledge:
     """Old categories and pictures with those of the batch; positions become ids. Positions on the map come later."""
     step, next_id = known.step + 1, max(known.next_id(), *(id + 1 for id in numbering.ids), 1)
@@ -228,7 +226,7 @@ def _remembered(
         steps=np.concatenate([before.steps, np.full(n, step, np.int32)]),
         category=np.concatenate([before.category, np.array(ids, np.int32)[assigned]]),
         told=np.concatenate([before.told, told]),
-        features=np.concatenate([carried, features.numpy()]),
+        features=np.concatenate([carried, method.batch.numpy()]),
         points=np.empty((0, 1), np.float32),
         positions=np.concatenate([before.positions, np.zeros((n, 2), np.float32)]),
     )

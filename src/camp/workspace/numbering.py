@@ -35,8 +35,6 @@ class Numbering:
 
     ids: list[int]
     """Id of each position: old categories with pictures, then the others that are labelled in the batch."""
-    n_old: int
-    """How many of them have earlier pictures."""
     labels: Tensor
     """(n,) position of each picture's label, or UNLABELLED."""
     names: dict[int, str]
@@ -87,7 +85,7 @@ def numbered(
             place[id] = len(ids)
             ids.append(id)
         labels.append(place[id])
-    return Numbering(ids, len(old), torch.tensor(labels, dtype=torch.int64), brought)
+    return Numbering(ids, torch.tensor(labels, dtype=torch.int64), brought)
 
 
 def came_before(

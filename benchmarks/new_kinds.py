@@ -1,0 +1,79 @@
+"""How far the estimate of new kinds is off, on random batches of a data set's class folders.
+
+python benchmarks/new_kinds.py CUB/train CIFAR/train     mean error and mean size of the error, small and large batches
+
+A batch has some known classes, half of whose pictures are labelled, and some new ones; 15 to 30 pictures of each. Features are
+those of the default backbone. Nothing is trained.
+"""
+
+import sys
+from pathlib import Path
+
+import numpy as np
+import torch
+
+from camp.backbones import BackboneSettings, make_backbone
+from camp.clustering.metric import fit_metric
+from camp.clustering.number_of_categories import estimate_n_novel
+from camp.methods.open_world import COARSE, DIRECTIONS, FOLDS, TOLERANCE
+from camp.seeds import generator
+from camp.streams.datasets.base import FileReader
+from camp.views.augment import normalise_, to_unit
+from camp.views.blocks import ahead, decoded, trunk_of_each_core
+
+CLASSES, PICTURES = 50, 30
+SMALL = [(known, new) for known in (6, 10, 20) for new in (0, 2, 4, 6)]
+LARGE = [(30, new) for new in (0, 6, 12, 18)]
+
+
+def features(root: Path) -> torch.Tensor:
+    """(CLASSES, PICTURES, D) of some classes."""
+    backbone = make_backbone(BackboneSettings(), generator(0, "backbone"))
+    trunk = trunk_of_each_core(backbone)
+    assert trunk is not None
+    names = sorted(path.name for path in root.iterdir() if path.is_dir())
+    chosen = np.random.default_rng(0).choice(len(names), CLASSES, replace=False)
+
+    @torch.no_grad()
+    def one(name: str) -> torch.Tensor | None:
+        files = sorted((root / name).iterdir())[:PICTURES]
+        if len(files) < PICTURES:
+            return None
+        pixels = [decoded(FileReader(root).decode, file.read_bytes(), backbone.resolution) for file in files]
+        x = normalise_(to_unit(torch.from_numpy(np.stack(pixels))), backbone.mean, backbone.std)
+        return backbone.tip(trunk(x))
+
+    return torch.stack([z for z in ahead(one, [names[i] for i in chosen], lookahead=4) if z is not None])
+
+
+def error(z: torch.Tensor, known: int, new: int, trial: int) -> int:
+    """Estimated less true number of new classes in one batch."""
+    draw = np.random.default_rng(trial)
+    rows, labels = [], []
+    for number, index in enumerate(draw.choice(len(z), known + new, replace=False)):
+        count = int(draw.integers(15, PICTURES + 1))
+        rows.append(z[index, draw.permutation(PICTURES)[:count]])
+        labels += [number if number < known and i < count / 2 else -1 for i in range(count)]
+    x, told = torch.cat(rows), torch.tensor(labels)
+    found = estimate_n_novel(
+        x,
+        told,
+        max(10, known),
+        generator(trial, "estimate"),
+        folds=FOLDS,
+        coarse=COARSE,
+        n_init=10,
+        space=lambda shown: fit_metric(x, shown, DIRECTIONS)(x),
+        tolerance=TOLERANCE,
+    )
+    return found.n_novel - new
+
+
+if __name__ == "__main__":
+    sets = [features(Path(path)) for path in sys.argv[1:]]
+    for title, batches in (("small", SMALL), ("large", LARGE)):
+        errors = [error(z, *batch, trial) for z in sets for trial, batch in enumerate(batches)]
+        print(
+            f"{title}: {len(errors)} batches, {np.mean(errors):+.2f} on average, {np.abs(errors).mean():.2f} off",
+            flush=True,
+        )
