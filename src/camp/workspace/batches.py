@@ -214,7 +214,8 @@ def _check_readable(bad: Mapping[str, str], readable: int, progress: Progress) -
             f"{len(bad)} of {readable + len(bad)} pictures can not be read (first: {first}: {bad[first]}), so nothing "
             "was learned; mend or remove them."
         )
-    progress.note(f"{len(bad)} pictures can not be read and are left out (first: {first}: {bad[first]}).")
+    left = "is left out" if len(bad) == 1 else "are left out"
+    progress.note(f"{many(len(bad), 'picture')} can not be read and {left} (first: {first}: {bad[first]}).")
 
 
 def _commit(
