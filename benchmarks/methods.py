@@ -10,7 +10,7 @@ from pathlib import Path
 from camp.backbones.engine import OnnxEngine, TorchEngine
 from camp.experiments.options import parse
 from camp.experiments.several import start_several
-from camp.methods import METHODS
+from camp.methods import methods_for
 from camp.progress import Progress
 
 WORDS = (
@@ -55,12 +55,12 @@ def views_through_the_trunk(methods: list[str]) -> int:
 
 def measure() -> dict[str, float]:
     one = views_through_the_trunk(["camp"])
-    every = views_through_the_trunk(list(METHODS))
+    every = views_through_the_trunk(methods_for(labelled=False))
     assert one > 0
     return {
         "trunk_passes_all_methods": every / one,
         "trunk_views_one_method": one,
-        "trunk_methods": len(METHODS),
+        "trunk_methods": len(methods_for(labelled=False)),
     }
 
 

@@ -12,7 +12,7 @@ from pathlib import Path
 
 import torch
 
-PARTS = ("step", "kmeans", "bank", "memory", "methods", "predict")
+PARTS = ("step", "kmeans", "bank", "memory", "methods", "predict", "processes")
 FOLDER = Path(__file__).parent
 
 

@@ -11,7 +11,7 @@ from PIL import Image
 from camp import __version__, cli
 from camp.cli import main
 from camp.experiments.settings import option_names
-from camp.methods import METHODS
+from camp.methods import METHODS, methods_for
 from camp.streams.datasets import DATASETS
 
 TINY = (
@@ -109,7 +109,7 @@ def test_help_of_a_method_shows_its_own_options(method: str, capsys: pytest.Capt
         ("run --max-novel -1 --out out", "max_novel counts categories"),
         ("run --augmentations 1 --out out", "Two views of a picture are compared"),
         ("run --bad-share 2 --out out", "bad_share is a share between 0 and 1, not 2.0."),
-        ("run --no-supervised --no-self-supervised --out out", "CAMP without the supervised and the self-"),
+        ("run --no-supervised --self-supervised False --out out", "CAMP without the supervised and the self-"),
         ("run --no-official-split --out out", "The reference's own 90/10 split is for cub200, not digits."),
         ("run --split split.json --tasks 2 --out out", "A given split already decides tasks: leave that out"),
         ("run --split nowhere.json --out out", "Could not read nowhere.json:"),
@@ -277,10 +277,12 @@ def test_datasets_are_listed(here: Path, capsys: pytest.CaptureFixture[str]) -> 
 
 def test_methods_are_listed(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["methods"]) == 0
-    shown = capsys.readouterr().out.splitlines()
-    assert len(shown) == len(METHODS)
-    for line, (name, info) in zip(shown, METHODS.items()):
-        assert line.split(maxsplit=1) == [name, info.title]
+    every, incremental = capsys.readouterr().out.split("\n\n")
+    assert "--setting cil" in incremental.splitlines()[0]
+    for shown, names in ((every, methods_for(labelled=False)), (incremental, methods_for(labelled=True))):
+        listed = [line.split(maxsplit=1) for line in shown.splitlines()[1:]]
+        assert listed == [[name, METHODS[name].title] for name in names]
+    assert methods_for(labelled=False) != methods_for(labelled=True)
 
 
 def test_ctrl_c_is_a_sentence(

@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Literal
 
-from camp.errors import CampError
+from camp.errors import CampError, CommonError
 
 if TYPE_CHECKING:
     from camp.experiments.several import Outcome
@@ -53,7 +53,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
     except SystemExit as stop:  # tyro has shown the help, or what is wrong with an option
         return stop.code if isinstance(stop.code, int) else 0
     except CampError as error:
-        print(f"camp: {error}", file=sys.stderr)
+        number = os.environ.get("RANK", "0")  # of several processes, see camp.world
+        if number == "0" or not isinstance(error, CommonError):
+            print(f"camp{'' if number == '0' else f' (process {number})'}: {error}", file=sys.stderr)
         return 2
     except BrokenPipeError:  # `camp predict ... | head` has seen enough
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
@@ -74,19 +76,22 @@ def run(words: list[str]) -> int:
         return _resume(words)
     from camp.experiments.options import methods_named, parse
 
-    asked = parse(methods_named(_value_of(words, "--method") or "camp"), words)
+    named = _value_of(words, "--method") or "camp", _value_of(words, "--setting") or "gccd"
+    asked = parse(methods_named(*named), words)
+    from camp import world
     from camp.experiments.run import start
     from camp.experiments.several import start_several
     from camp.progress import Progress
 
-    progress, command = Progress(asked.quiet), _command("run", words)
-    if len(asked.each) == 1:
-        start(asked.each[0], asked.out, progress, command)
-        _show([asked.out], asked.out / "report.html")
-        return 0
-    for remark in asked.remarks:
-        progress.note(remark)
-    return _show_several(start_several(asked.each, asked.out, progress, command), asked.out)
+    progress, command = Progress(asked.quiet or not world.leads()), _command("run", words)
+    with world.joined():
+        if len(asked.each) == 1:
+            start(asked.each[0], asked.out, progress, command)
+            _show([asked.out], asked.out / "report.html")
+            return 0
+        for remark in asked.remarks:
+            progress.note(remark)
+        return _show_several(start_several(asked.each, asked.out, progress, command), asked.out)
 
 
 def _resume(words: list[str]) -> int:
@@ -97,16 +102,18 @@ def _resume(words: list[str]) -> int:
     others = [w for w in words if w not in ("--resume", folder, f"--resume={folder}", "--quiet")]
     if others:
         raise CampError(f"A resumed run keeps its settings: leave out {' '.join(others)}.")
+    from camp import world
     from camp.experiments.run import resume
     from camp.experiments.several import holds_several, resume_several
     from camp.progress import Progress
 
-    out, progress = Path(folder), Progress("--quiet" in words)
-    if holds_several(out):
-        return _show_several(resume_several(out, progress), out)
-    resume(out, progress)
-    _show([out], out / "report.html")
-    return 0
+    out, progress = Path(folder), Progress("--quiet" in words or not world.leads())
+    with world.joined():
+        if world.told(holds_several(out)):
+            return _show_several(resume_several(out, progress), out)
+        resume(out, progress)
+        _show([out], out / "report.html")
+        return 0
 
 
 def report(words: list[str]) -> int:
@@ -129,7 +136,7 @@ def report(words: list[str]) -> int:
             out: File to write; by default report.html in the first folder, and tables to the screen.
             format: The HTML page (usually), or a table as text (usually with --published), Markdown, CSV or LaTeX.
             protocol: How the table counts: task not told, told, or categories named by all or each task's test pictures.
-            published: A table with the numbers of the paper's Table 1 beside ours.
+            published: Tables with the numbers of the paper's Table 1, and of Table 2 for --setting cil, beside ours.
         """
         if not runs:
             raise CampError("camp report needs at least one run folder.")
@@ -195,12 +202,16 @@ def datasets(words: list[str]) -> int:
 
 def methods(words: list[str]) -> int:
     """`camp methods`: their names and what they are."""
-    from camp.methods import METHODS
+    from camp.methods import METHODS, methods_for
 
     if words and words[0] not in ("-h", "--help"):
         raise CampError(f'camp methods does not know "{words[0]}"; it lists the methods.')
-    for name, info in METHODS.items():
-        print(f"{name:16} {info.title}")
+    print("For every setting (camp run --method all):")
+    for name in methods_for(labelled=False):
+        print(f"  {name:14} {METHODS[name].title}")
+    print("\nClass-incremental learning, every picture with its label (camp run --method all --setting cil):")
+    for name in methods_for(labelled=True):
+        print(f"  {name:14} {METHODS[name].title}")
     return 0
 
 
@@ -226,7 +237,9 @@ def demo(words: list[str]) -> int:
 
 
 def _show(folders: list[Path], page: Path, protocol: "Protocol" = "agnostic", by_task: bool = True) -> None:
-    """Write the page of some runs, print their tables and where the page is."""
+    """Write the page of some runs, print their tables and where the page is; of several processes the first does."""
+    if os.environ.get("RANK", "0") != "0":
+        return
     from camp.report.page import write_page
     from camp.report.schema import load_runs
     from camp.report.tables import as_table, as_task_table

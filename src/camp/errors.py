@@ -3,3 +3,11 @@
 
 class CampError(Exception):
     """Something the user can put right; its text is one sentence that says what was given and what to do."""
+
+
+class CommonError(CampError):
+    """A mistake that every process of a run was told of; the first one says it."""
+
+
+class LostProcess(CampError):
+    """Another of the processes that train together has ended."""

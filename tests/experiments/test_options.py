@@ -11,12 +11,46 @@ from camp.methods import METHODS
 def test_methods_are_named_alone_in_a_list_or_all() -> None:
     assert methods_named("camp") == ["camp"]
     assert methods_named("gcd,camp") == methods_named("gcd, camp") == ["gcd", "camp"]
-    assert methods_named("all") == list(METHODS)
+    assert methods_named("all") == [name for name, info in METHODS.items() if not info.supervised]
     with pytest.raises(CampError, match="--method names gcd twice"):
         methods_named("gcd,camp,gcd")
     for wrong in ("gcd,", "gcd,nope", "gcd,all"):
         with pytest.raises(CampError, match="There is no method"):
             methods_named(wrong)
+
+
+def test_all_are_those_of_the_setting() -> None:
+    assert set(methods_named("all", "cil")) == {
+        *("fine-tune", "gcd", "ewc", "lwf", "pass", "il2a", "ssre", "fetril", "camp", "joint"),
+    }
+    assert methods_named("all", "semi-cl") == methods_named("all", "gccd") == methods_named("all")
+
+
+@pytest.mark.parametrize(
+    ("words", "setting"),
+    [
+        ("", "gccd"),
+        ("--setting semi-cl", "semi-cl"),
+        ("--setting cil --labelled-fraction 0.9", "cil"),
+        ("--setting cil --novel-fraction 0.2", "cil"),
+        ("--setting cgcd", "cgcd"),
+    ],
+)
+def test_a_method_that_needs_all_labels_is_refused_where_some_are_missing(words: str, setting: str) -> None:
+    sentence = (
+        f"fine-tune is for class-incremental .* which --setting {setting} does not give: use --setting cil"
+    )
+    for methods in (["fine-tune"], ["camp", "fine-tune"]):
+        with pytest.raises(CampError, match=sentence):
+            parse(methods, ["--out", "x", *words.split()])
+
+
+@pytest.mark.parametrize(
+    "words", ["--setting cil", "--labelled-fraction 1 --novel-fraction 0", "--split s.json"]
+)
+def test_and_taken_where_none_is_or_only_the_split_knows(words: str) -> None:
+    asked = parse(["fine-tune", "gcd"], ["--out", "x", *words.split()])
+    assert [settings.method for settings in asked.each] == ["fine-tune", "gcd"]
 
 
 def test_one_method_is_parsed_as_ever() -> None:
@@ -43,8 +77,8 @@ def test_an_option_goes_to_every_method_that_has_it() -> None:
 
 
 def test_what_is_not_given_is_each_methods_own_default() -> None:
-    asked = parse(list(METHODS), ["--out", "x"])
-    assert asked.each == [from_flat(method, {}) for method in METHODS]
+    asked = parse(list(METHODS), ["--out", "x", "--setting", "cil"])
+    assert asked.each == [from_flat(method, {"setting": "cil"}) for method in METHODS]
     assert asked.remarks == []
 
 

@@ -214,9 +214,12 @@ def test_a_split_given_back_gives_the_same_tasks(tmp_path: Path) -> None:
     assert not (tmp_path / "torn").exists()
 
 
-@pytest.mark.parametrize("method", METHODS)
-@pytest.mark.parametrize("setting", PRESETS)
-def test_every_setting_of_the_supplement(tmp_path: Path, method: str, setting: str) -> None:
+SETTINGS = [(setting, method) for setting in PRESETS for method in METHODS if not METHODS[method].supervised]
+SETTINGS += [("cil", method) for method in METHODS if METHODS[method].supervised]
+
+
+@pytest.mark.parametrize(("setting", "method"), SETTINGS)
+def test_every_setting_of_the_supplement(tmp_path: Path, setting: str, method: str) -> None:
     options = taken(method, {key: DIGITS[key] for key in DIGITS if key != "tasks"})
     finished = camp.run("digits", out=tmp_path / "run", method=method, setting=setting, **options)
     results = results_of(tmp_path / "run")
@@ -231,10 +234,8 @@ def test_every_setting_of_the_supplement(tmp_path: Path, method: str, setting: s
     assert (final["novel"] is None) == (setting in ("cil", "semi-cl"))
     assert (final["known"] is None) == (setting == "ssl-cl")
     assert final["all"] is not None
-    if method not in ("simgcd", "igcd"):  # their classifiers have only begun to learn after two epochs
-        assert (
-            results["tasks"][0]["agnostic"]["all"][0] > 0.3
-        )  # right after the first task; chance is 0.1 to 0.2
+    if method not in ("simgcd", "igcd", "pass", "il2a"):  # their classifiers have only begun to learn by then
+        assert results["tasks"][0]["agnostic"]["all"][0] > 0.3  # after the first task; chance is 0.1 to 0.2
 
 
 def test_the_number_of_categories_estimated(tmp_path: Path) -> None:

@@ -55,6 +55,11 @@ USUAL: tuple[Plan, ...] = (
     {3: (6, 4), 4: (5, 5), 5: (0, 9)},
 )
 """Two tasks of two known digits and a novel one."""
+LABELLED: tuple[Plan, ...] = (
+    {0: (10, 0), 1: (10, 0), 2: (9, 0)},
+    {3: (10, 0), 4: (10, 0), 5: (9, 0)},
+)
+"""Class-incremental learning: two tasks of three digits, and every picture has its label."""
 
 
 @dataclass(frozen=True)
@@ -66,7 +71,15 @@ class Stream:
 
     def build(self, name: str, seed: int = 0, **options: Any) -> Method:
         """The method `name` at its very beginning."""
-        return method_info(name).build(backbone(self.kind, seed), small_settings(name, **options), seed, CPU)
+        settings = small_settings(name, **options)
+        if self.labelled and hasattr(settings, "where_all_labelled"):
+            settings = settings.where_all_labelled()
+        return method_info(name).build(backbone(self.kind, seed), settings, seed, CPU)
+
+    @property
+    def labelled(self) -> bool:
+        """Whether every picture has its label."""
+        return all(bool((task.labels >= 0).all()) for task, _ in self.tasks)
 
 
 def backbone(kind: str, seed: int) -> Backbone:
@@ -127,6 +140,11 @@ def split_of(data: Dataset, plans: Sequence[Plan], tell_k: bool) -> Split:
     split = Split.from_json({**about, "tasks": tasks})
     split.check(data)
     return split
+
+
+def kinds_for(name: str) -> list[str]:
+    """The kinds of input that the method `name` works on."""
+    return ["pictures"] if METHODS[name].pixels else list(KINDS)
 
 
 def stream(kind: str, folder: Path, plans: Sequence[Plan] = USUAL, tell_k: bool = True) -> Stream:

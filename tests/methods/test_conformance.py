@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from small_streams import KINDS, QUIET, USUAL, Plan, Stream, small_settings, stream, takes
+from small_streams import LABELLED, QUIET, USUAL, Plan, Stream, kinds_for, small_settings, stream, takes
 from torch import Tensor
 
 from camp.errors import CampError
@@ -33,8 +33,28 @@ def opened(tmp_path_factory: pytest.TempPathFactory) -> Open:
     return open_stream
 
 
-every_method = pytest.mark.parametrize("name", METHODS)
-every_kind = pytest.mark.parametrize("kind", KINDS)
+PLANS = {"mixed": USUAL, "labelled": LABELLED}
+DISCOVERING = [name for name, info in METHODS.items() if not info.supervised]
+SUPERVISED = [name for name, info in METHODS.items() if info.supervised]
+
+
+def cases() -> list[tuple[str, str, str]]:
+    """Every method on every kind of input it works on, with labels for some pictures or for all.
+
+    Methods that need all labels meet no other stream; those that are compared with them meet both.
+    """
+    mixed = [(name, kind, "mixed") for name in DISCOVERING for kind in kinds_for(name)]
+    both = [(name, "pictures", "labelled") for name in DISCOVERING if METHODS[name].incremental]
+    return mixed + both + [(name, kind, "labelled") for name in SUPERVISED for kind in kinds_for(name)]
+
+
+every_case = pytest.mark.parametrize(("name", "kind", "labels"), cases())
+discovering = pytest.mark.parametrize(
+    ("name", "kind"), [(name, kind) for name, kind, labels in cases() if labels == "mixed"]
+)
+supervised = pytest.mark.parametrize(
+    ("name", "kind"), [(name, kind) for name, kind, _ in cases() if METHODS[name].supervised]
+)
 
 
 @dataclass
@@ -141,12 +161,11 @@ def check_answers(method: Method, task: Task) -> None:
         assert set(method.predict(z, torch.tensor(own)).tolist()) <= set(own)
 
 
-@every_method
-@every_kind
+@every_case
 def test_the_same_seed_gives_the_same_numbers_and_another_does_not(
-    opened: Open, name: str, kind: str
+    opened: Open, name: str, kind: str, labels: str
 ) -> None:
-    here = opened(kind)
+    here = opened(kind, PLANS[labels])
     first = whole(here, name)
     assert whole(here, name).same_as(first)
     if first.terms:  # else there is no training, and what is left is told by the backbone
@@ -183,24 +202,25 @@ def interrupted(
     return outcome_of(resumed, here, terms)
 
 
-@every_method
-@every_kind
-@pytest.mark.parametrize(("at_task", "at_epoch"), [(0, 0), (0, 1), (1, None), (1, 0), (1, 1), (1, 2)])
+@every_case
 def test_interrupted_and_resumed_is_undisturbed(
-    opened: Open, tmp_path: Path, name: str, kind: str, at_task: int, at_epoch: int | None
+    opened: Open, tmp_path: Path, name: str, kind: str, labels: str
 ) -> None:
-    here = opened(kind)
-    assert interrupted(here, name, tmp_path, at_task, at_epoch).same_as(whole(here, name))
+    here = opened(kind, PLANS[labels])
+    undisturbed = whole(here, name)
+    for at_task, at_epoch in ((0, 0), (0, 1), (1, None), (1, 0), (1, 1), (1, 2)):
+        resumed = interrupted(here, name, tmp_path / f"{at_task}-{at_epoch}", at_task, at_epoch)
+        assert resumed.same_as(undisturbed), f"stopped after {at_epoch} epochs of task {at_task}"
 
 
-@every_method
+@pytest.mark.parametrize("name", [name for name, info in METHODS.items() if not info.pixels])
 def test_a_block_of_a_vit_is_trained_from_a_bank(opened: Open, tmp_path: Path, name: str) -> None:
     """The paper's tip: its attention is rearranged, and has gradients of its own."""
-    here = opened("tokens")
+    here = opened("tokens", PLANS["labelled" if METHODS[name].supervised else "mixed"])
     assert interrupted(here, name, tmp_path, 1, 1).same_as(whole(here, name))
 
 
-@every_method
+@pytest.mark.parametrize("name", DISCOVERING)
 @pytest.mark.parametrize("at_task", [0, 1])
 def test_resumed_where_the_number_of_categories_is_estimated(
     opened: Open, tmp_path: Path, name: str, at_task: int
@@ -209,10 +229,11 @@ def test_resumed_where_the_number_of_categories_is_estimated(
     assert interrupted(here, name, tmp_path, at_task, 1).same_as(whole(here, name))
 
 
-@every_method
-@every_kind
-def test_saved_and_loaded_predicts_the_same(opened: Open, tmp_path: Path, name: str, kind: str) -> None:
-    here = opened(kind)
+@every_case
+def test_saved_and_loaded_predicts_the_same(
+    opened: Open, tmp_path: Path, name: str, kind: str, labels: str
+) -> None:
+    here = opened(kind, PLANS[labels])
     method = here.build(name)
     for task, _ in here.tasks:
         learn(method, task)
@@ -228,8 +249,7 @@ def test_saved_and_loaded_predicts_the_same(opened: Open, tmp_path: Path, name: 
     assert _equal(again.centroids, method.centroids)
 
 
-@every_method
-@every_kind
+@discovering
 @pytest.mark.parametrize(
     "plans",
     [
@@ -246,6 +266,28 @@ def test_saved_and_loaded_predicts_the_same(opened: Open, tmp_path: Path, name: 
     ],
 )  # fmt: skip
 def test_unusual_tasks(opened: Open, name: str, kind: str, plans: list[Plan]) -> None:
+    check_unusual(opened, name, kind, plans)
+
+
+@supervised
+@pytest.mark.parametrize(
+    "plans",
+    [
+        pytest.param([{0: (1, 0), 1: (6, 0)}, {3: (5, 0), 4: (1, 0)}], id="one image in a class"),
+        pytest.param([{0: (9, 0), 1: (8, 0)}, {3: (9, 0), 4: (8, 0)}], id="last batch of one picture"),
+        pytest.param([{0: (1, 0), 1: (1, 0)}, {3: (1, 0), 4: (1, 0)}], id="two pictures a task"),
+        pytest.param([{0: (6, 0)}, {3: (6, 0)}], id="one class a task"),
+        pytest.param([{0: (5, 0), 1: (5, 0)}, {3: (5, 0)}, {4: (5, 0), 5: (5, 0), 6: (5, 0)}], id="unlike tasks"),
+    ],
+)  # fmt: skip
+def test_unusual_tasks_where_every_picture_has_its_label(
+    opened: Open, name: str, kind: str, plans: list[Plan]
+) -> None:
+    check_unusual(opened, name, kind, plans)
+
+
+def check_unusual(opened: Open, name: str, kind: str, plans: list[Plan]) -> None:
+    """A run over `plans` that knows all their digits in the end."""
     outcome = whole(opened(kind, plans), name)
     digits = {digit for plan in plans for digit in plan}
     known = {digit for plan in plans for digit, (labelled, _) in plan.items() if labelled}
@@ -253,15 +295,37 @@ def test_unusual_tasks(opened: Open, name: str, kind: str, plans: list[Plan]) ->
     assert len(outcome.categories) >= len(digits)
 
 
+@pytest.mark.parametrize("name", SUPERVISED)
+def test_a_picture_without_its_label_is_refused(opened: Open, name: str) -> None:
+    here = opened("pictures", [LABELLED[0], {3: (6, 0), 4: (5, 1)}])
+    method = here.build(name)
+    learn(method, here.tasks[0][0])
+    sentence = "needs the label of every picture, and 1 of the 12 in task 2 have none: use --setting cil"
+    with pytest.raises(CampError, match=sentence):
+        method.start_task(here.tasks[1][0], QUIET)
+
+
+@pytest.mark.parametrize("name", SUPERVISED)
+def test_a_class_is_remembered_by_its_label(opened: Open, name: str) -> None:
+    """Nothing is discovered: each class of a task is a category, in the order of the labels."""
+    here = opened("pictures", LABELLED)
+    method = here.build(name)
+    for task, _ in here.tasks:
+        learn(method, task)
+    assert [(c.id, c.label, c.task, c.size) for c in method.categories] == [
+        *((0, 0, 0, 10), (1, 1, 0, 10), (2, 2, 0, 9)),
+        *((3, 3, 1, 10), (4, 4, 1, 10), (5, 5, 1, 9)),
+    ]
+
+
 def test_batches_of_one_picture_are_met() -> None:
     """The plans above end in such a batch, whatever `SMALL` says."""
     size = small_settings("camp").training.batch_size
-    for plan in ({0: (6, 5), 1: (0, 6)}, {0: (0, 9), 1: (0, 8)}):
+    for plan in ({0: (6, 5), 1: (0, 6)}, {0: (0, 9), 1: (0, 8)}, {0: (9, 0), 1: (8, 0)}):
         assert sum(sum(counts) for counts in plan.values()) % size == 1
 
 
-@every_method
-@every_kind
+@discovering
 def test_a_class_keeps_its_category(opened: Open, name: str, kind: str) -> None:
     """Labelled pictures of a class that is known already move its category; they make no second one."""
     here = opened(kind, [{0: (5, 4), 2: (0, 8)}, {0: (6, 4), 1: (4, 5), 3: (0, 8)}])
@@ -274,8 +338,7 @@ def test_a_class_keeps_its_category(opened: Open, name: str, kind: str) -> None:
     assert sorted(labels) == [0, 1]
 
 
-@every_method
-@every_kind
+@discovering
 def test_number_of_categories_estimated(opened: Open, name: str, kind: str) -> None:
     here = opened(kind, tell_k=False)
     outcome = whole(here, name)
@@ -294,7 +357,7 @@ def least_exemplars(name: str) -> int:
     return 0
 
 
-with_exemplars = pytest.mark.parametrize("name", [name for name in METHODS if takes(name, "exemplars")])
+with_exemplars = pytest.mark.parametrize("name", [name for name in DISCOVERING if takes(name, "exemplars")])
 
 
 @with_exemplars
@@ -336,9 +399,9 @@ def test_a_negative_number_of_exemplars_is_refused(name: str) -> None:
         small_settings(name, exemplars=-1)
 
 
-@every_method
+@pytest.mark.parametrize("name", [name for name, info in METHODS.items() if not info.pixels])
 def test_no_epochs_is_the_backbone_as_it_is(opened: Open, name: str) -> None:
-    here = opened("vectors")
+    here = opened("vectors", PLANS["labelled" if METHODS[name].supervised else "mixed"])
     outcome = whole(here, name, **({"epochs": 0} if takes(name, "epochs") else {}))
     truth = here.tasks[0][1]
     assert outcome.terms == []

@@ -8,7 +8,8 @@ from torch import nn
 
 from camp.methods.base import Method
 from camp.methods.centroid_method import CentroidMethod
-from camp.methods.gcd_ewc import EwcMethod, diagonal_fisher
+from camp.methods.consolidation import diagonal_fisher
+from camp.methods.gcd_ewc import GcdEwc
 
 
 @pytest.fixture(scope="module", params=KINDS)
@@ -48,9 +49,9 @@ def test_the_fisher_information_is_the_mean_square_of_single_gradients(here: Str
 
 def test_fisher_information_adds_up_over_tasks(here: Stream) -> None:
     method = here.build("gcd-ewc")
-    assert isinstance(method, EwcMethod)
+    assert isinstance(method, GcdEwc)
     learn(method, here, tasks=1)
-    first = {name: value.clone() for name, value in method.fisher.items()}
+    first = {name: value.clone() for name, value in method.consolidation.fisher.items()}
     assert any(value.sum() > 0 for value in first.values())
     task = here.tasks[1][0]
     method.start_task(task, QUIET)
@@ -60,7 +61,7 @@ def test_fisher_information_adds_up_over_tasks(here: Stream) -> None:
     second = diagonal_fisher(
         method.tip, objective.classifier, task.views.subset(rows), task.labels[rows], QUIET
     )
-    for name, value in method.fisher.items():
+    for name, value in method.consolidation.fisher.items():
         torch.testing.assert_close(value, first[name] + second[name])
 
 
@@ -69,11 +70,11 @@ def test_consolidation_holds_the_tip(here: Stream) -> None:
     moved = {}
     for strength in (0.0, 1e9):
         method = here.build("gcd-ewc", ewc=strength)
-        assert isinstance(method, EwcMethod)
+        assert isinstance(method, GcdEwc)
         first = learn(method, here, tasks=1)
         assert all("penalty" not in line for line in first)
         before = {name: p.detach().clone() for name, p in method.tip.named_parameters()}
-        fisher = method.fisher
+        fisher = method.consolidation.fisher
         method.start_task(here.tasks[1][0], QUIET)
         penalty = method._training().penalty
         assert penalty is not None

@@ -191,6 +191,16 @@ def make_run(
     return folder
 
 
+def make_incremental_run(folder: Path, **settings: Any) -> Path:
+    """The same for class-incremental learning: no novel class, and every picture has its label."""
+    make_run(folder, **{"known": 3, "novel": 0, "pictures": 0, "epochs": 0, **settings})
+    tasks = json.loads((folder / "results.json").read_text())["tasks"]
+    for task in tasks:
+        task["labelled"], task["unlabelled"] = task["labelled"] + task["unlabelled"], 0
+    edit_results(folder, tasks=tasks)
+    return folder
+
+
 def edit_results(folder: Path, **changes: Any) -> None:
     """Replace entries of a run's `results.json`."""
     path = folder / "results.json"

@@ -4,7 +4,7 @@ from html.parser import HTMLParser
 from pathlib import Path
 
 import pytest
-from synthetic_runs import edit_results, make_run, without_task_hungarian
+from synthetic_runs import edit_results, make_incremental_run, make_run, without_task_hungarian
 
 from camp.errors import CampError
 from camp.files import append_json_line
@@ -14,7 +14,6 @@ from camp.report.schema import load_run
 ALWAYS = [
     "comparison",
     "accuracy",
-    "known-novel",
     "protocols",
     "matrix",
     "drift",
@@ -76,6 +75,7 @@ SITUATIONS: dict[str, Callable[[Path], list[Path]]] = {
     ],
     "unfinished": lambda base: [make_run(base / "a", tasks=2, planned=5)],
     "no novel classes": lambda base: [make_run(base / "a", novel=0)],
+    "class-incremental": lambda base: [make_incremental_run(base / m, method=m) for m in ("lwf", "joint")],
     "one task": lambda base: [make_run(base / "a", tasks=1)],
     "estimated": lambda base: [make_run(base / "a", estimated=True)],
     "bare": lambda base: [
@@ -108,6 +108,28 @@ def test_sections_follow_what_a_run_has(tmp_path: Path) -> None:
     assert {"map", "estimated", "losses"} <= set(full.sections)
     bare = read(render_page([load_run(make_run(tmp_path / "b", map=None, epochs=0))]))
     assert not {"map", "estimated", "losses"} & set(bare.sections)
+
+
+def test_known_and_novel_are_apart_only_where_there_are_novel_classes(tmp_path: Path) -> None:
+    usual = render_page([load_run(make_run(tmp_path / "gccd", pictures=0))])
+    assert "known-novel" in read(usual).sections
+    assert "Continual category discovery" in words(usual)
+    runs = [load_run(make_incremental_run(tmp_path / m, method=m)) for m in ("lwf", "joint")]
+    page = render_page(runs)
+    assert "known-novel" not in read(page).sections
+    text = words(page)
+    assert "Class-incremental learning" in text
+    assert "every picture has its label" in text
+    assert "mean of the accuracies after each task" in text
+    for absent in ("Novel classes", "Known classes", "classes found without labels", "(novel)"):
+        assert absent not in text
+
+
+def test_numbers_of_tasks_are_named_where_they_differ(tmp_path: Path) -> None:
+    runs = [load_run(make_incremental_run(tmp_path / str(n), method="lwf", tasks=n)) for n in (2, 3)]
+    text = words(render_page(runs))
+    assert "lwf, 2 tasks" in text
+    assert "lwf, 3 tasks" in text
 
 
 def test_names_cannot_break_out(tmp_path: Path) -> None:

@@ -5,7 +5,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from synthetic_runs import make_run, without_task_hungarian
+from synthetic_runs import make_incremental_run, make_run, without_task_hungarian
 
 from camp.report.groups import Spread, group_runs
 from camp.report.schema import RunResults, load_run
@@ -118,10 +118,42 @@ def test_several_data_sets_get_a_column(tmp_path: Path) -> None:
 
 
 def test_missing_figures_are_dashes(tmp_path: Path) -> None:
-    run = load_run(make_run(tmp_path / "x", tasks=1, novel=0, pictures=0, epochs=1))
+    run = load_run(make_run(tmp_path / "x", tasks=1, known=0, pictures=0, epochs=1))
     cells = as_table([run], "md").splitlines()[2].split(" | ")
-    assert cells[4] == "–"  # novel
+    assert cells[3] == "–"  # known
     assert cells[5] == "–"  # forgetting
+
+
+def test_without_novel_classes_there_is_nothing_to_tell_apart(tmp_path: Path) -> None:
+    run = load_run(make_incremental_run(tmp_path / "cil", method="lwf", tasks=3))
+    assert as_table([run], "md").splitlines()[0] == (
+        "| method | exemplars | all | forgetting | plasticity | incremental |"
+    )
+    table = as_task_table([run], "csv")
+    assert table.splitlines()[0] == (
+        "method,task,classes,learned,learned_std,mean_so_far,mean_so_far_std,in_the_end,in_the_end_std"
+    )
+    rows = list(csv.DictReader(io.StringIO(table)))
+    after = [100 * statistics.mean(task["agnostic"]["all"]) for task in run.results["tasks"]]  # type: ignore[type-var]
+    assert [float(row["mean_so_far"]) for row in rows] == pytest.approx(after, abs=1e-4)
+    incremental = run.results["summary"]["agnostic"]["incremental"]["all"]
+    assert statistics.mean(after) == pytest.approx(100 * (incremental or 0))
+    # Beside a run that has novel classes the columns are there.
+    other = load_run(make_run(tmp_path / "gccd", tasks=3, pictures=0, epochs=1))
+    assert "| known | novel |" in as_table([run, other], "md")
+
+
+def test_other_numbers_of_tasks_get_a_column(tmp_path: Path) -> None:
+    runs = [load_run(make_incremental_run(tmp_path / str(n), tasks=n)) for n in (2, 3)]
+    assert [group.label for group in group_runs(runs)] == ["camp", "camp"]
+    lines = as_table(runs, "md").splitlines()
+    assert lines[0].startswith("| method | exemplars | tasks | all |")
+    assert [line.split(" | ")[2] for line in lines[2:]] == ["2", "3"]
+    rows = list(csv.DictReader(io.StringIO(as_task_table(runs, "csv"))))
+    assert [(row["tasks"], row["task"]) for row in rows] == [
+        *(("2", "1"), ("2", "2")),
+        *(("3", "1"), ("3", "2"), ("3", "3")),
+    ]
 
 
 def test_task_table_shows_learning_and_the_end(runs: list[RunResults]) -> None:

@@ -51,8 +51,9 @@ def test_the_orders_are_those_of_the_reference():
         "stanford_cars": 196,
         "cub200": 200,
         "fgvc_aircraft": 100,
+        "imagenet_subset": 100,
     }
-    assert orders["cifar100"] == orders["fgvc_aircraft"]
+    assert orders["cifar100"] == orders["fgvc_aircraft"] == orders["imagenet_subset"]
     assert orders["stanford_cars"][:5] == [186, 41, 73, 102, 194]
     assert orders["stanford_cars"][-4:] == [124, 3, 112, 44]
     assert [name[:3] for name in orders["cub200"][:5]] == ["040", "094", "035", "193", "176"]
@@ -248,6 +249,24 @@ def test_class_incremental_learning_labels_everything():
     split = cut("cil")
     assert all(task.novel == () and task.unlabelled == () for task in split.tasks)
     assert [len(task.labelled) for task in split.tasks] == [200] * 4
+
+
+@pytest.mark.parametrize("tasks", [5, 10, 20])
+def test_cifar100_in_class_incremental_learning_has_equal_tasks(tasks):
+    dataset = toy(100, 2, 1, name="cifar100")
+    split = scenario_for("cifar100", "cil", tasks=tasks).cut(dataset, 0)
+    order = class_orders()["cifar100"]
+    assert [len(task.known) for task in split.tasks] == [100 // tasks] * tasks
+    assert split.classes == tuple(dataset.classes[number] for number in order)
+
+
+@pytest.mark.parametrize("preset", PRESETS)
+def test_whether_all_is_labelled_is_known_before_the_cut(preset):
+    changes = {"tasks": PRESETS[preset]["tasks"]} if "tasks" in PRESETS[preset] else {}
+    split = cut(preset, **changes)
+    unlabelled = any(task.unlabelled for task in split.tasks)
+    assert split.scenario.all_labelled is (not unlabelled)
+    assert split.scenario.all_labelled is (preset == "cil")
 
 
 def test_self_supervised_continual_learning_labels_nothing():

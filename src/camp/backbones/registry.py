@@ -21,7 +21,7 @@ def make_backbone(settings: BackboneSettings, generator: torch.Generator) -> Bac
         if settings.dim is None:
             raise CampError("The backbone embeddings needs dim, the length of its vectors.")
         backbone = embeddings(settings.dim, generator)
-    elif settings.backbone in ("resnet18", "conv-tiny"):
+    elif settings.backbone in (*resnet.WIDTHS, "conv-tiny"):
         backbone = from_scratch(settings.backbone, settings.resolution, generator)
     elif settings.weights == "random":
         if settings.backbone not in vit.SHAPES:
@@ -49,9 +49,9 @@ def device_of(name: str) -> torch.device:
 def from_scratch(name: str, resolution: int | None, generator: torch.Generator) -> Backbone:
     """A backbone without a trunk: all of it is trained."""
     tip: ResNet18 | ConvTiny
-    if name == "resnet18":
-        resolution = resolution or 32
-        tip, dim, mean, std = ResNet18(resolution, generator), resnet.DIM, vit.MEAN, vit.STD
+    if name in resnet.WIDTHS:
+        resolution, width = resolution or 32, resnet.WIDTHS[name]
+        tip, dim, mean, std = ResNet18(resolution, width, generator), 8 * width, vit.MEAN, vit.STD
     else:
         resolution = resolution or 16
         tip, dim, mean, std = ConvTiny(generator), conv_tiny.DIM, conv_tiny.MEAN, conv_tiny.STD

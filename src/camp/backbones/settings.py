@@ -21,7 +21,7 @@ VIT_WEIGHTS = {
 }
 """The ViTs, and the weights each has when none are named."""
 
-FROM_SCRATCH = ("resnet18", "conv-tiny", "embeddings")
+FROM_SCRATCH = ("resnet18", "resnet18-slim", "conv-tiny", "embeddings")
 """Backbones without pretrained weights and without a trunk."""
 
 NAMES = (DEFAULT_NAME, *VIT_WEIGHTS, *FROM_SCRATCH)
@@ -32,13 +32,13 @@ class BackboneSettings:
     """A backbone by name, or by the file of its weights."""
 
     backbone: str | None = None
-    """efficientnet-lite0, vit-s16, vit-s8, vit-b16, vit-s14, vit-b14, resnet18, conv-tiny or embeddings. None: what
-    the weights are of, and efficientnet-lite0 without weights."""
+    """efficientnet-lite0, vit-s16, vit-s8, vit-b16, vit-s14, vit-b14, resnet18, resnet18-slim, conv-tiny or
+    embeddings. None: what the weights are of, and efficientnet-lite0 without weights."""
     weights: str | None = None
     """A .pth, .pt or .safetensors file, a Hugging Face folder or name, or "random" (a ViT drawn from the seed).
     None: the pretrained weights that belong to the backbone; nets trained from scratch have none."""
     resolution: int | None = None
-    """Side of the pictures in pixels. None: 224, or 32 for resnet18 and 16 for conv-tiny."""
+    """Side of the pictures in pixels. None: 224, or 32 for the ResNets and 16 for conv-tiny."""
     trained_blocks: int = 1
     """How many blocks at the end of a ViT, or of efficientnet-lite0 with the tip mbconv, are trained."""
     depth: int | None = None

@@ -1,12 +1,14 @@
 """What is measured after each task: the one place where true labels and a method's answers meet."""
 
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any
 
 import numpy as np
 import torch
 from torch import Tensor
 
+from camp import world
 from camp.evaluation.accuracy import SplitRow, accuracy_row
 from camp.evaluation.confusion import split_confusion
 from camp.evaluation.drift import centroid_drift
@@ -40,12 +42,17 @@ class Evaluator:
         total = sum(len(task.views) + len(truth.test_views) for task, truth in seen)
         with progress.track("Evaluation", total) as bar:
 
+            def of(views: Views, rows: Tensor) -> Tensor:
+                parts = []
+                for part in rows.split(_BATCH):
+                    parts.append(method.features(views.clean(part)))
+                    bar.advance(len(part) * world.size())
+                return torch.cat(parts)
+
             def features(views: Views) -> np.ndarray:
-                parts: list[Tensor] = []
-                for rows in torch.arange(len(views)).split(_BATCH):
-                    parts.append(method.features(views.clean(rows)))
-                    bar.advance(len(rows))
-                return torch.cat(parts).numpy() if parts else np.empty((0, 0), dtype=np.float32)
+                if not len(views):
+                    return np.empty((0, 0), dtype=np.float32)
+                return world.in_shares(len(views), partial(of, views)).numpy()
 
             train = [features(task.views) for task, _ in seen]
             test = [features(truth.test_views) for _, truth in seen]

@@ -38,18 +38,23 @@ def run(dataset: str, out: str | Path, method: str = "camp", quiet: bool = False
 
     `options` are those of `camp run`, by name with underscores: data, tasks, epochs, weights, seed, ...
     """
+    from camp import world
     from camp.errors import CampError
     from camp.experiments.run import read_config, resume, start
     from camp.experiments.settings import from_flat
 
     folder, progress = Path(out), Progress(quiet)
     settings = from_flat(method, {"dataset": dataset, **options})
-    if (folder / "config.json").exists():
-        if read_config(folder)[0] != settings:
-            raise CampError(f"{folder} holds a run with other settings; choose another folder.")
-        resume(folder, progress)
-    else:
-        start(settings, folder, progress, command="camp.run")
+    settings.check_labels()
+    with world.joined():
+        begun = world.told((folder / "config.json").exists())
+        with world.as_one():
+            if begun and world.leads() and read_config(folder)[0] != settings:
+                raise CampError(f"{folder} holds a run with other settings; choose another folder.")
+        if begun:
+            resume(folder, progress)
+        else:
+            start(settings, folder, progress, command="camp.run")
     return load(folder)
 
 

@@ -8,8 +8,10 @@ from pathlib import Path
 from typing import Any
 
 from safetensors import SafetensorError
-from safetensors.torch import load_file, save
+from safetensors.torch import load, load_file, save
+from torch import Tensor
 
+from camp import world
 from camp.errors import CampError
 from camp.files import read_json, replacing, write_json
 from camp.methods.base import State
@@ -36,8 +38,24 @@ def load_checkpoint(folder: Path) -> tuple[State, dict[str, Any]] | None:
     values = read_json(described)
     path = folder / values.pop("tensors")
     try:
-        return State(load_file(path), values.pop("method")), values
+        return State(_copied(load_file(path)), values.pop("method")), values
     except (OSError, SafetensorError) as error:
         raise CampError(
             f"The checkpoint {path} is damaged ({error}); delete {folder} to begin again."
         ) from error
+
+
+def told_checkpoint(saved: tuple[State, dict[str, Any]] | None) -> tuple[State, dict[str, Any]] | None:
+    """The checkpoint that the first process found, in every process; the others need not see its folder."""
+    if world.size() == 1:
+        return saved
+    described = world.told([saved[0].values, saved[1]] if saved is not None else None)
+    if described is None:
+        return None
+    tensors = world.told_bytes(save(saved[0].tensors) if saved is not None else b"")
+    return State(_copied(load(tensors)), described[0]), described[1]
+
+
+def _copied(tensors: dict[str, Tensor]) -> dict[str, Tensor]:
+    """The same, laid in memory as fresh tensors are: a matrix product rounds by how its factors lie there."""
+    return {name: tensor.clone() for name, tensor in tensors.items()}

@@ -16,7 +16,7 @@ import tyro
 from camp.backbones.settings import BackboneSettings
 from camp.errors import CampError
 from camp.experiments.settings import DataSettings, RunSettings, option_names
-from camp.methods import METHODS, method_info
+from camp.methods import METHODS, method_info, methods_for
 from camp.views.settings import ViewSettings
 
 _CONFIG = (tyro.conf.OmitArgPrefixes,)
@@ -34,13 +34,14 @@ class Asked:
     """Options that some of the methods do not take, a line each."""
 
 
-def methods_named(given: str) -> list[str]:
-    """The methods that `--method` names: one, some with commas between, or all.
+def methods_named(given: str, setting: str = "gccd") -> list[str]:
+    """The methods that `--method` names: one, some with commas between, or all of those that `setting` is for.
 
     >>> methods_named("camp,gcd")
     ['camp', 'gcd']
     """
-    names = list(METHODS) if given == "all" else [name.strip() for name in given.split(",")]
+    everything = methods_for(labelled=setting == "cil")
+    names = everything if given == "all" else [name.strip() for name in given.split(",")]
     for name in names:
         method_info(name)
         if names.count(name) > 1:
@@ -122,7 +123,7 @@ def _about(methods: list[str]) -> str:
 def _options_of(method: str | None) -> Any:
     """The options of `camp run` as a dataclass: those of every run, and those of `method`."""
     arg, field = tyro.conf.arg, dataclasses.field
-    named = f"One of {', '.join(METHODS)}; or some, with commas between; or all."
+    named = f"One of {', '.join(METHODS)}; or some, with commas between; or all that --setting is for."
     fields: list[tuple[str, Any, Any]] = [
         ("out", Annotated[str, arg(help="Folder of the run; it must not hold one yet.")], field()),
         ("method", Annotated[str, arg(help=named)], field(default="camp")),
@@ -139,7 +140,11 @@ def _options_of(method: str | None) -> Any:
 
 
 def _settings(method: str, options: Any) -> RunSettings:
-    return RunSettings(method, options.settings, options.data, options.backbone, options.views, options.seed)
+    settings = RunSettings(
+        method, options.settings, options.data, options.backbone, options.views, options.seed
+    )
+    settings.check_labels()
+    return settings
 
 
 def _spelled(name: str) -> str:

@@ -15,12 +15,12 @@ import numpy as np
 import torch
 from filelock import FileLock, Timeout
 
-from camp import __version__
+from camp import __version__, world
 from camp.backbones import make_backbone
 from camp.backbones.base import Backbone
 from camp.errors import CampError
 from camp.evaluation.after_task import Evaluator
-from camp.experiments.checkpoint import load_checkpoint, save_checkpoint
+from camp.experiments.checkpoint import load_checkpoint, save_checkpoint, told_checkpoint
 from camp.experiments.records import category_records, described, predictions_csv, task_record
 from camp.experiments.settings import RunSettings, from_dict, to_dict
 from camp.files import append_json_line, read_json, read_json_lines, write_json, write_text
@@ -43,42 +43,55 @@ CHECKPOINT_SECONDS = 20.0
 
 def start(settings: RunSettings, out: Path, progress: Progress, command: str = "") -> dict[str, Any]:
     """Begin a run in the new folder `out` and see it through; returns its results."""
-    check_free(out)
-    run = Run(settings, out, progress, command)
-    run.prepare()
-    with new_folder(out):
-        write_json(
-            out / "config.json",
-            {"format": 1, "version": __version__, "command": command, "settings": to_dict(settings)},
-        )
+    with world.joined(), contextlib.ExitStack() as held:
+        run = Run(settings, out, progress, command)
+        with world.as_one():
+            check_free(out)
+            run.prepare()
+            if world.leads():
+                held.enter_context(new_folder(out))
+                run.write_config()
         return run.through()
 
 
 def resume(out: Path, progress: Progress) -> dict[str, Any]:
     """Go on with the run in `out` from wherever it was stopped; a finished run is left as it is."""
-    settings, command = read_config(out)
-    with alone_in(out):
-        run = Run(settings, out, progress, command)
-        finished = run.finished()
+    with world.joined(), contextlib.ExitStack() as held:
+        config: dict[str, Any] = {}
+        with world.as_one():
+            if world.leads():
+                config = _read_config(out)
+                held.enter_context(alone_in(out))
+        config = world.told(config)
+        run = Run(from_dict(config["settings"]), out, progress, config.get("command", ""))
+        finished = world.told(run.finished() if world.leads() else None)
         if finished is not None:
             return finished
-        run.prepare()
+        with world.as_one():
+            run.prepare()
         return run.through()
 
 
 def read_config(out: Path) -> tuple[RunSettings, str]:
     """Settings and command of the run in `out`."""
+    config = _read_config(out)
+    return from_dict(config["settings"]), config.get("command", "")
+
+
+def _read_config(out: Path) -> dict[str, Any]:
     path = out / "config.json"
     if not path.exists():
         raise CampError(f"{out} holds no run: there is no config.json in it.")
     config = read_json(path)
     if not isinstance(config, dict) or not isinstance(config.get("settings"), dict):
         raise CampError(f"{path} is not that of a run; choose another folder.")
-    return from_dict(config["settings"]), config.get("command", "")
+    return config
 
 
 def check_free(out: Path) -> None:
-    """Refuse a folder that holds a run, or several."""
+    """Refuse a folder that holds a run, or several; that of the first process counts."""
+    if not world.leads():
+        return
     if (out / "config.json").exists() or (out / "several.json").exists():
         raise CampError(
             f"{out} already holds a run: continue it with --resume {out}, or choose another --out."
@@ -113,8 +126,8 @@ def alone_in(out: Path) -> Iterator[None]:
 
 def _load(settings: RunSettings) -> Dataset:
     data = settings.data
-    options = {} if data.official_split else {"split": "reference"}
-    return load_dataset(data.dataset, Path(data.data) if data.data is not None else None, **options)
+    path = Path(data.data) if data.data is not None else None
+    return load_dataset(data.dataset, path, **data.loader_options())
 
 
 def _split(settings: RunSettings, dataset: Dataset) -> Split:
@@ -158,7 +171,8 @@ class Run:
     """One experiment in its folder."""
 
     def __init__(self, settings: RunSettings, out: Path, progress: Progress, command: str) -> None:
-        self.settings, self.out, self.progress, self.command = settings, out, progress, command
+        self.settings, self.out, self.command = settings, out, command
+        self.progress = progress if world.leads() else Progress(quiet=True)
         self.clock = Clock({})
         self.evaluator = Evaluator()
         self.records: list[dict[str, Any]] = []
@@ -173,11 +187,17 @@ class Run:
         measured = read_json(results)
         return measured if read_json(state)["task"] == measured["tasks_planned"] else None
 
+    def write_config(self) -> None:
+        """config.json, by which the folder is known as a run's."""
+        settings = to_dict(self.settings)
+        described = {"format": 1, "version": __version__, "command": self.command, "settings": settings}
+        write_json(self.out / "config.json", described)
+
     def prepare(self) -> None:
         """Data, split and backbone; mistakes show here, before there is a folder."""
         self.dataset = _load(self.settings)
         path = self.out / "split.json"
-        # Once a process has got past the bank, the split is that of its file.
+        # Once a process has got past the bank, the split is that of its file. It is the first process's that counts.
         self.settled = path.exists()
         self.split = Split.from_json(read_json(path)) if self.settled else _split(self.settings, self.dataset)
         self.split.check(self.dataset)
@@ -186,9 +206,10 @@ class Run:
 
     def through(self) -> dict[str, Any]:
         """From the bank to the results, skipping what an earlier process did; `prepare` comes first."""
-        backbone, device = self.backbone, torch.device(self.settings.backbone.device)
+        backbone, device = self.backbone, torch.device(world.device(self.settings.backbone.device))
         with self.clock.of("bank"):
             views = self._open_views(backbone, device)
+        self.settings = self.settings.for_split(self.split)
         method: Method = method_info(self.settings.method).build(
             backbone, self.settings.settings, self.settings.seed, device
         )
@@ -198,9 +219,10 @@ class Run:
             self._learn(method, stream[t][0], first_epoch if t == first_task else None)
             with self.clock.of("evaluate"):
                 self._evaluate(method, stream[: t + 1])
-            self._write_results()  # again, now that the evaluation's time is known
-            self._checkpoint(method, t + 1, None)
-        return self.results
+            if world.leads():
+                self._write_results()  # again, now that the evaluation's time is known
+                self._checkpoint(method, t + 1, None)
+        return world.told(self.results)  # and nobody goes on before everything is written
 
     def _backbone_settings(self) -> Any:
         """The backbone asked for; vectors bring their length with them."""
@@ -215,7 +237,7 @@ class Run:
                     f"The backbone embeddings takes vectors, and {self.dataset.name} has pictures."
                 )
             settings = settings.with_dim(len(vector))
-        return settings
+        return dataclasses.replace(settings, device=world.device(settings.device))
 
     def _open_views(self, backbone: Backbone, device: torch.device) -> Callable[[Sequence[str]], BankViews]:
         """Fill the bank with all pictures of the split, and settle the split without the unreadable ones."""
@@ -223,8 +245,13 @@ class Run:
         bank = Bank.at(views, BankSpec.of(backbone, views, augmentation))
         train = {key for task in self.split.tasks for key in (*task.labelled, *task.unlabelled)}
         test = {key for task in self.split.tasks for key in task.test}
-        filled = fill(bank, backbone, self.dataset, sorted(train | test), train, self.progress)
-        self._settle(filled.bad, len(train | test))
+        with (
+            world.as_one()
+        ):  # of several processes one fills the bank of its machine, and the others wait for it
+            filled = fill(bank, backbone, self.dataset, sorted(train | test), train, self.progress)
+            if world.leads():
+                self._settle(filled.bad, len(train | test))
+        self.split = Split.from_json(world.told(self.split.to_json()))
         bank = Bank(bank.folder, bank.spec)
         reference = views.normalisation == "reference"
         lens = Lens(
@@ -277,7 +304,9 @@ class Run:
 
     def _restore(self, method: Method, stream: list[tuple[Task, TaskTruth]]) -> tuple[int, int | None]:
         """Take up the last checkpoint: the task to go on with, and its next epoch if it was under way."""
-        saved = load_checkpoint(self.out / "checkpoint")
+        with world.as_one():
+            saved = load_checkpoint(self.out / "checkpoint") if world.leads() else None
+        saved = told_checkpoint(saved)
         if saved is None:
             self._forget_metrics(0, 0)
             return 0, None
@@ -296,7 +325,7 @@ class Run:
     def _forget_metrics(self, task: int, epoch: int) -> None:
         """Drop lines of epochs that will be run again, and one that was torn by a kill."""
         path = self.out / "metrics.jsonl"
-        if path.exists():
+        if world.leads() and path.exists():
             lines = [line for line in read_json_lines(path) if (line["task"], line["epoch"]) < (task, epoch)]
             write_text(path, "".join(json.dumps(line) + "\n" for line in lines))
 
@@ -314,7 +343,8 @@ class Run:
                 with self.clock.of("train"):
                     terms = method.train_epoch(epoch)
                 line = {"task": task.index, "epoch": epoch, **terms, "seconds": time.monotonic() - begun}
-                append_json_line(self.out / "metrics.jsonl", line)
+                if world.leads():
+                    append_json_line(self.out / "metrics.jsonl", line)
                 bar.advance()
                 bar.say(f"epoch {epoch + 1}, loss {terms['loss']:.3f}")
                 if not np.isfinite(terms["loss"]):
@@ -322,7 +352,8 @@ class Run:
                         f"The loss became {terms['loss']} in epoch {epoch + 1} of task {task.index + 1}; "
                         "try a smaller --learning-rate."
                     )
-                if time.monotonic() - saved > CHECKPOINT_SECONDS and epoch + 1 < method.epochs:
+                late = time.monotonic() - saved > CHECKPOINT_SECONDS
+                if late and world.leads() and epoch + 1 < method.epochs:
                     self._checkpoint(method, task.index, epoch + 1)
                     saved = time.monotonic()
         with self.clock.of("discover"):
@@ -333,6 +364,8 @@ class Run:
         task, truth = seen[-1]
         truths = [truth for _, truth in seen]
         measured = self.evaluator.after_task(method, seen, self.progress)
+        if not world.leads():
+            return
         class_of = self.evaluator.class_of_category
         self.records.append(task_record(method, self.split.tasks[task.index], truth, measured))
         self.categories += category_records(method, task, truth, class_of, self.dataset, self.out)

@@ -6,7 +6,7 @@ import os
 import types
 import typing
 from dataclasses import dataclass, field
-from typing import Any, Literal
+from typing import Any, Literal, Self
 
 import numpy as np
 
@@ -14,7 +14,8 @@ from camp.backbones.settings import BackboneSettings
 from camp.errors import CampError
 from camp.methods import method_info
 from camp.streams.datasets import dataset_info
-from camp.streams.scenarios import PRESETS, Scenario, scenario_for
+from camp.streams.datasets.domainnet import incremental_classes
+from camp.streams.scenarios import PRESETS, Scenario, Split, scenario_for
 from camp.views.settings import Augmentation, ViewSettings
 
 _SHAPE = (
@@ -59,6 +60,8 @@ class DataSettings:
     """A split.json of an earlier run, to be used as it is."""
     official_split: bool = True
     """CUB-200: the official train/test split, or else the reference's 90/10."""
+    classes_per_domain: int | None = None
+    """DomainNet: the first classes of each domain; by default 10, with --setting cil 50 (40 in 24 tasks)."""
 
     def __post_init__(self) -> None:
         dataset_info(self.dataset)
@@ -71,6 +74,18 @@ class DataSettings:
             )
         if not self.official_split and self.dataset != "cub200":
             raise CampError(f"The reference's own 90/10 split is for cub200, not {self.dataset}.")
+        if self.classes_per_domain is not None and self.dataset != "domainnet":
+            raise CampError(f"classes_per_domain is for domainnet, not {self.dataset}.")
+
+    def loader_options(self) -> dict[str, Any]:
+        """What the data set's loader is asked for beside its folder."""
+        if self.dataset == "cub200" and not self.official_split:
+            return {"split": "reference"}
+        if self.dataset == "domainnet" and self.classes_per_domain is not None:
+            return {"classes_per_domain": self.classes_per_domain}
+        if self.dataset == "domainnet" and self.split is None and self.scenario().all_labelled:
+            return {"classes_per_domain": incremental_classes(self.scenario().tasks)}
+        return {}
 
     def scenario(self) -> Scenario:
         """The scenario with every default filled in."""
@@ -91,6 +106,23 @@ class RunSettings:
     views: ViewSettings = field(default_factory=ViewSettings)
     seed: int = 0
     """Of everything random."""
+
+    def check_labels(self) -> None:
+        """Refuse a method that needs the label of every picture where some have none."""
+        if not method_info(self.method).supervised or self.data.split is not None:
+            return  # what a given split holds is known once it is read
+        if not self.data.scenario().all_labelled:
+            raise CampError(
+                f"{self.method} is for class-incremental learning and needs the label of every picture, which "
+                f"--setting {self.data.setting} does not give: use --setting cil."
+            )
+
+    def for_split(self, split: Split) -> Self:
+        """The same with what the method left open for a stream in which every picture has its label."""
+        settle = getattr(self.settings, "where_all_labelled", None)
+        if settle is None or any(task.unlabelled for task in split.tasks):
+            return self
+        return dataclasses.replace(self, settings=settle())
 
     def augmentation(self) -> Augmentation:
         """How views are made: the data set's way, but for what the settings change."""

@@ -7,11 +7,13 @@ The settings of all runs agree in data, backbone, views and seed, so the first r
 find it full.
 """
 
+import contextlib
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
-from camp import __version__
-from camp.errors import CampError
+from camp import __version__, world
+from camp.errors import CampError, LostProcess
 from camp.experiments.run import Run, alone_in, check_free, new_folder, resume, start
 from camp.experiments.settings import RunSettings, from_dict, to_dict
 from camp.files import read_json, write_json
@@ -30,26 +32,38 @@ class Outcome:
 
 def start_several(each: list[RunSettings], out: Path, progress: Progress, command: str = "") -> Outcome:
     """Begin the runs `each`, which differ in their method, in the new folder `out` and see them through."""
-    for folder in (out, *(out / settings.method for settings in each)):
-        check_free(folder)
-    # What is wrong with the data or the backbone is wrong for all of them, and shows before there is a folder.
-    Run(each[0], out / each[0].method, progress, command).prepare()
-    with new_folder(out):
-        methods = {settings.method: to_dict(settings) for settings in each}
-        described = {"format": 1, "version": __version__, "command": command, "methods": methods}
-        write_json(out / "several.json", described)
+    with world.joined(), contextlib.ExitStack() as held:
+        with world.as_one():
+            for folder in (out, *(out / settings.method for settings in each)):
+                check_free(folder)
+            # What is wrong with the data or the backbone is wrong for all of them, and shows before there is a folder.
+            Run(each[0], out / each[0].method, progress, command).prepare()
+            if world.leads():
+                held.enter_context(new_folder(out))
+                methods = {settings.method: to_dict(settings) for settings in each}
+                described = {"format": 1, "version": __version__, "command": command, "methods": methods}
+                write_json(out / "several.json", described)
         return _through(each, out, progress, command)
 
 
 def resume_several(out: Path, progress: Progress) -> Outcome:
     """Go on in `out`: finished runs are left as they are, begun ones resumed, missing ones begun."""
-    described = read_json(out / "several.json")
-    methods = described.get("methods") if isinstance(described, dict) else None
-    if not isinstance(methods, dict):
-        raise CampError(f"{out / 'several.json'} is not that of several methods; choose another folder.")
-    with alone_in(out):
-        each = [from_dict(settings) for settings in methods.values()]
+    with world.joined(), contextlib.ExitStack() as held:
+        described: dict[str, Any] = {}
+        with world.as_one():
+            if world.leads():
+                described = _read_several(out)
+                held.enter_context(alone_in(out))
+        described = world.told(described)
+        each = [from_dict(settings) for settings in described["methods"].values()]
         return _through(each, out, progress, described.get("command", ""))
+
+
+def _read_several(out: Path) -> dict[str, Any]:
+    described = read_json(out / "several.json")
+    if not isinstance(described, dict) or not isinstance(described.get("methods"), dict):
+        raise CampError(f"{out / 'several.json'} is not that of several methods; choose another folder.")
+    return described
 
 
 def holds_several(folder: Path) -> bool:
@@ -64,10 +78,12 @@ def _through(each: list[RunSettings], out: Path, progress: Progress, command: st
         method, folder = settings.method, out / settings.method
         progress.note(f"Method {number} of {len(each)}: {method}")
         try:
-            if (folder / "config.json").exists():
+            if world.told((folder / "config.json").exists()):
                 resume(folder, progress)
             else:
                 start(settings, folder, progress, command)
+        except LostProcess:
+            raise
         except CampError as error:
             progress.note(f"{method} did not finish: {error}")
             outcome.failed[method] = str(error)

@@ -17,6 +17,12 @@ class MethodInfo:
     """Name of its settings, a frozen dataclass."""
     make: str
     """Name of the function (backbone, settings, seed, device) -> Method."""
+    supervised: bool = False
+    """Whether it is for class-incremental learning alone: every picture needs its label."""
+    incremental: bool = False
+    """Whether it is compared in class-incremental learning too, with those that are for it alone."""
+    pixels: bool = False
+    """Whether it works on the pixels of a network that is trained as a whole, and not on vectors or on a bank."""
 
     def settings_class(self) -> type[Any]:
         """The dataclass of the method's settings."""
@@ -32,7 +38,11 @@ METHODS = {
         "no training: the yardstick", "camp.methods.frozen", "FrozenSettings", "make_frozen"
     ),
     "gcd": MethodInfo(
-        "generalized category discovery, fine-tuned", "camp.methods.gcd", "GcdSettings", "make_gcd"
+        "generalized category discovery, fine-tuned",
+        "camp.methods.gcd",
+        "GcdSettings",
+        "make_gcd",
+        incremental=True,
     ),
     "gcd-ewc": MethodInfo(
         "GCD with elastic weight consolidation", "camp.methods.gcd_ewc", "GcdEwcSettings", "make_gcd_ewc"
@@ -55,10 +65,86 @@ METHODS = {
         "make_igcd",
     ),
     "gm": MethodInfo("grow and merge", "camp.methods.gm", "GmSettings", "make_gm"),
+    "fine-tune": MethodInfo(
+        "class-incremental: nothing against forgetting",
+        "camp.methods.fine_tune",
+        "FineTuneSettings",
+        "make_fine_tune",
+        supervised=True,
+    ),
+    "ewc": MethodInfo(
+        "class-incremental: elastic weight consolidation",
+        "camp.methods.ewc",
+        "EwcSettings",
+        "make_ewc",
+        supervised=True,
+    ),
+    "lwf": MethodInfo(
+        "class-incremental: learning without forgetting, by distilled answers",
+        "camp.methods.lwf",
+        "LwfSettings",
+        "make_lwf",
+        supervised=True,
+    ),
+    "joint": MethodInfo(
+        "class-incremental: all pictures of all tasks, the upper end",
+        "camp.methods.joint",
+        "JointSettings",
+        "make_joint",
+        supervised=True,
+    ),
+    "pass": MethodInfo(
+        "class-incremental: noisy prototypes, and pictures told apart by their turn",
+        "camp.methods.pass_",
+        "PassSettings",
+        "make_pass",
+        supervised=True,
+        pixels=True,
+    ),
+    "il2a": MethodInfo(
+        "class-incremental: mixed classes, and prototypes with covariances",
+        "camp.methods.il2a",
+        "Il2aSettings",
+        "make_il2a",
+        supervised=True,
+        pixels=True,
+    ),
+    "ssre": MethodInfo(
+        "class-incremental: side branches that are folded in, and selected prototypes",
+        "camp.methods.ssre",
+        "SsreSettings",
+        "make_ssre",
+        supervised=True,
+        pixels=True,
+    ),
+    "fetril": MethodInfo(
+        "class-incremental: a frozen network, translated features and support vectors",
+        "camp.methods.fetril",
+        "FetrilSettings",
+        "make_fetril",
+        supervised=True,
+    ),
     "camp": MethodInfo(
-        "projected distillation and centroid adaptation", "camp.methods.camp", "CampSettings", "make_camp"
+        "projected distillation and centroid adaptation",
+        "camp.methods.camp",
+        "CampSettings",
+        "make_camp",
+        incremental=True,
     ),
 }
+
+
+def methods_for(labelled: bool) -> list[str]:
+    """The methods to compare where every picture is `labelled`, or else where some are not.
+
+    >>> "fine-tune" in methods_for(labelled=True), "gcd-fd" in methods_for(labelled=True)
+    (True, False)
+    """
+    return [
+        name
+        for name, info in METHODS.items()
+        if (info.supervised or info.incremental if labelled else not info.supervised)
+    ]
 
 
 def method_info(name: str) -> MethodInfo:

@@ -7,8 +7,8 @@
 then semi-supervised k-means, and psi carries the centroids of earlier tasks into the new feature space.
 """
 
-from dataclasses import dataclass, field
-from typing import Literal
+from dataclasses import dataclass, field, replace
+from typing import Literal, Self
 
 import torch
 
@@ -26,11 +26,11 @@ class CampSettings(SimgcdLosses):
     """CAMP as published; every number can be changed."""
 
     alpha: float | None = None
-    """Weight of distillation; by default 0.5, or 0.1 with exemplars."""
+    """Weight of distillation; by default 0.5, 0.1 with exemplars, and 0.9 where every picture has its label."""
     supervised: bool = True
     """L_SL; off for the ablation."""
-    self_supervised: bool = True
-    """L_SSL; off for the ablation and for class-incremental learning."""
+    self_supervised: bool | None = None
+    """L_SSL; by default on, and off where every picture has its label (class-incremental learning)."""
     distiller: Literal["none", "fd", "linear", "mlp", "trex"] = "mlp"
     """phi: from the new feature space back to the old one."""
     distill_loss: Literal["mse", "cosine"] = "mse"
@@ -45,10 +45,15 @@ class CampSettings(SimgcdLosses):
         super().__post_init__()
         check_share("alpha", self.alpha)
         check_exemplars(self.exemplars)
-        if not (self.supervised or self.self_supervised):
+        if not self.supervised and self.self_supervised is False:
             raise CampError(
                 "CAMP without the supervised and the self-supervised loss has nothing to learn from."
             )
+
+    def where_all_labelled(self) -> Self:
+        """The paper's numbers for class-incremental learning in place of what was left open."""
+        alpha = 0.9 if self.alpha is None else self.alpha
+        return replace(self, alpha=alpha, self_supervised=bool(self.self_supervised))
 
 
 def make_camp(backbone: Backbone, settings: CampSettings, seed: int, device: torch.device) -> CentroidMethod:
@@ -66,7 +71,7 @@ def camp_parts(settings: CampSettings) -> Composition:
             sizes.total,
             generator,
             supervised=settings.supervised,
-            self_supervised=settings.self_supervised,
+            self_supervised=settings.self_supervised is not False,
         ),
         training=settings.training,
         distiller=settings.distiller,

@@ -10,12 +10,13 @@ from typing import Any, Literal
 import torch
 from torch import Tensor
 
+from camp import world
 from camp.adapters import Adapter, AdapterSettings, fit_adapter
 from camp.backbones.base import Backbone
 from camp.classifiers.nearest_centroid import NearestCentroid
 from camp.distillers import make_distiller
 from camp.methods.base import Drift
-from camp.methods.phase1 import Distillation, Objective, OldFeatures, Phase1, clean_features
+from camp.methods.phase1 import Distillation, Objective, OldFeatures, Phase1, clean_features, gathered
 from camp.methods.settings import Discovery, Training
 from camp.methods.tip_method import TipMethod
 from camp.progress import Progress
@@ -135,9 +136,10 @@ class CentroidMethod(TipMethod):
         pairs = []
         with progress.track("Pairs for the adapter", len(views)) as bar:
             for rows in torch.arange(len(views)).split(max(1, 512 // count)):
-                ids = views.draw(rows, count, draw)
-                batch = views.augmented(rows, ids)
-                pairs.append((old(rows, ids, batch).flatten(0, 1).cpu(), self.tip(batch).cpu()))
+                ids, mine = views.draw(rows, count, draw), world.share(len(rows))
+                batch = views.augmented(rows[mine], ids[:, mine])
+                z = old(rows, ids, batch), gathered(self.tip(batch), count, len(rows))
+                pairs.append((z[0].flatten(0, 1).cpu(), z[1].flatten(0, 1).cpu()))
                 bar.advance(len(rows))
         return torch.cat([a for a, _ in pairs]), torch.cat([b for _, b in pairs])
 

@@ -15,7 +15,7 @@ from camp.backbones.base import Backbone
 from camp.losses import balanced, simclr, supcon
 from camp.methods.centroid_method import CentroidMethod, Composition
 from camp.methods.heads import gcd_projector
-from camp.methods.phase1 import Objective
+from camp.methods.phase1 import Objective, unlabelled
 from camp.methods.settings import SupConSettings
 
 
@@ -36,7 +36,7 @@ class GcdObjective(Objective):
     def forward(self, z: Tensor, own: int, labels: Tensor, epoch: int) -> dict[str, Tensor]:
         """z (2, B, D); the pictures from `own` on have `labels`."""
         s = self.settings
-        l_simclr = simclr(self.unsupervised(z[:, :own]), s.simclr_temperature)
+        l_simclr = simclr(self.unsupervised(unlabelled(z, own)), s.simclr_temperature)
         l_supcon = supcon(self.supervised(z[:, own:]), labels, s.supcon_temperature)
         return {"simclr": l_simclr, "supcon": l_supcon, "loss": balanced(l_simclr, l_supcon, s.beta)}
 

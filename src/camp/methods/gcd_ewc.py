@@ -13,24 +13,22 @@ label, forgets nine tenths of F at each task, and counts the penalty 1.1 times. 
 0.1 where its paper says 0.001; so do we.
 """
 
-from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
 import torch
-import torch.nn.functional as F
 from torch import Tensor, nn
 
 from camp.backbones.base import Backbone
 from camp.errors import CampError
 from camp.initialisation import init_default_
-from camp.losses import balanced, cross_entropy, elastic, simclr
+from camp.losses import balanced, cross_entropy, simclr
 from camp.methods.base import State
 from camp.methods.centroid_method import CentroidMethod, Composition
+from camp.methods.consolidation import Consolidation, diagonal_fisher
 from camp.methods.heads import gcd_projector
-from camp.methods.phase1 import Objective, Phase1
+from camp.methods.phase1 import Objective, Phase1, unlabelled
 from camp.methods.settings import ContrastiveSettings
-from camp.methods.tip_method import part_of
 from camp.progress import Progress
 from camp.views.base import Views
 
@@ -61,75 +59,49 @@ class EwcObjective(Objective):
     def forward(self, z: Tensor, own: int, labels: Tensor, epoch: int) -> dict[str, Tensor]:
         """z (2, B, D); the pictures from `own` on have `labels`."""
         s = self.settings
-        l_simclr = simclr(self.projector(z[:, :own]), s.simclr_temperature)
+        l_simclr = simclr(self.projector(unlabelled(z, own)), s.simclr_temperature)
         l_ce = cross_entropy(self.classifier(z[:, own:]), labels, temperature=1.0)
         return {"simclr": l_simclr, "ce": l_ce, "loss": balanced(l_simclr, l_ce, s.beta)}
 
 
-class EwcMethod(CentroidMethod):
+class GcdEwc(CentroidMethod):
     """GCD that remembers which parameters mattered."""
 
     def __init__(
         self, backbone: Backbone, parts: Composition, strength: float, seed: int, device: torch.device
     ) -> None:
         super().__init__(backbone, parts, seed, device)
-        self.strength = strength
-        self.fisher: dict[str, Tensor] = {}
+        self.consolidation = Consolidation(strength)
 
     def _phase(self, **parts: Any) -> Phase1:
-        return Phase1(**parts, penalty=self._penalty() if self.fisher and self._old_tip else None)
-
-    def _penalty(self) -> Callable[[], Tensor]:
-        """lambda L_EWC of the tip in training against the tip after the task before."""
-        assert self._old_tip is not None
-        now, then = dict(self.tip.named_parameters()), dict(self._old_tip.named_parameters())
-        return lambda: self.strength * elastic(now, then, self.fisher)
+        return Phase1(**parts, penalty=self.consolidation.penalty(self.tip, self._old_tip))
 
     def _trained(self, progress: Progress) -> None:
         """Add the task's Fisher information to that of earlier ones."""
         task, objective = self._current(), self._training().objective
         assert isinstance(objective, EwcObjective)
         rows = (task.labels >= 0).nonzero()[:, 0]
-        if not len(rows):
-            return
-        views, labels = task.views.subset(rows), task.labels[rows].to(self.device)
-        new = diagonal_fisher(self.tip, objective.classifier, views, labels, progress)
-        self.fisher = {name: value + self.fisher.get(name, 0.0) for name, value in new.items()}
+        if len(rows):
+            views, labels = task.views.subset(rows), task.labels[rows].to(self.device)
+            self.consolidation.gather(
+                diagonal_fisher(self.tip, objective.classifier, views, labels, progress)
+            )
 
     def state(self) -> State:
-        """Also the Fisher information; theta* is the tip itself, or the old tip inside a task."""
+        """Also the Fisher information."""
         state = super().state()
-        state.tensors |= {f"fisher.{k}": v for k, v in self.fisher.items()}
+        state.tensors |= self.consolidation.state()
         return state
 
     def _restore(self, state: State, views: Views) -> None:
-        self.fisher = {k: v.to(self.device) for k, v in part_of(state.tensors, "fisher.").items()}
+        self.consolidation.restore(state.tensors, self.device)
 
 
-def diagonal_fisher(
-    tip: nn.Module, classifier: nn.Module, views: Views, labels: Tensor, progress: Progress
-) -> dict[str, Tensor]:
-    """1/n sum_i (d log p(y_i | x_i) / d theta)^2 for each trainable parameter theta of the tip, by its name.
-
-    The gradients are those of single pictures, clean views: the square of a sum would be another thing.
-    """
-    tip.eval()
-    parameters = {name: p for name, p in tip.named_parameters() if p.requires_grad}
-    sums = {name: torch.zeros_like(p) for name, p in parameters.items()}
-    with progress.track("Fisher information", len(views)) as bar:
-        for row in torch.arange(len(views)).split(1):
-            loss = F.cross_entropy(classifier(tip(views.clean(row))), labels[row])
-            for total, gradient in zip(sums.values(), torch.autograd.grad(loss, list(parameters.values()))):
-                total.addcmul_(gradient, gradient)
-            bar.advance()
-    return {name: total / len(views) for name, total in sums.items()}
-
-
-def make_gcd_ewc(backbone: Backbone, settings: GcdEwcSettings, seed: int, device: torch.device) -> EwcMethod:
+def make_gcd_ewc(backbone: Backbone, settings: GcdEwcSettings, seed: int, device: torch.device) -> GcdEwc:
     """GCD with a classifier and a penalty."""
     parts = Composition(
         objective=lambda sizes, generator: EwcObjective(settings, sizes.dim, sizes.known, generator),
         training=settings.training,
         discovery=settings.discovery,
     )
-    return EwcMethod(backbone, parts, settings.ewc, seed, device)
+    return GcdEwc(backbone, parts, settings.ewc, seed, device)

@@ -39,7 +39,7 @@ from camp.errors import CampError
 from camp.losses import balanced, cross_entropy, mutual_neighbours, pairwise, simclr
 from camp.methods.centroid_method import CentroidMethod, Composition
 from camp.methods.heads import Prototypes, gcd_projector
-from camp.methods.phase1 import Distillation, Objective
+from camp.methods.phase1 import Distillation, Objective, unlabelled
 from camp.methods.settings import ContrastiveSettings, check_exemplars, check_share
 from camp.progress import Progress
 
@@ -79,10 +79,10 @@ class GmObjective(Objective):
         """z (2, B, D); the pictures from `own` on have `labels`. The first ones count as unlabelled."""
         s = self.settings
         logits = self.prototypes(z)
-        alike = mutual_neighbours(z[0, :own].detach(), s.neighbours)
+        alike = mutual_neighbours(unlabelled(z, own)[0].detach(), s.neighbours)
         terms = {
-            "simclr": simclr(self.projector(z[:, :own]), s.simclr_temperature),
-            "pairs": pairwise(logits[:, :own], alike),
+            "simclr": simclr(self.projector(unlabelled(z, own)), s.simclr_temperature),
+            "pairs": pairwise(unlabelled(logits, own), alike),
             "ce": cross_entropy(logits[:, own:], labels),
         }
         terms["loss"] = balanced(terms["simclr"] + terms["pairs"], terms["ce"], s.beta)

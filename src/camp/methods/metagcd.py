@@ -127,6 +127,8 @@ class Learner(nn.Module):
 class MetaPhase1(Phase1):
     """Phase 1 by episodes, beside what the task itself teaches."""
 
+    dealt = False  # its steps are chained, and each differentiates through the ones before
+
     def __init__(self, *, meta: MetaGcdSettings, **parts: Any) -> None:
         super().__init__(**parts)
         self.meta = meta

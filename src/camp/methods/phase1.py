@@ -13,6 +13,7 @@ from typing import Literal
 import torch
 from torch import Tensor, nn
 
+from camp import world
 from camp.losses import distilled, projected_distillation
 from camp.methods.schedule import learning_rate
 from camp.methods.settings import Training
@@ -45,8 +46,14 @@ class Objective(nn.Module, ABC):
         """Terms of the loss by name, `loss` among them.
 
         z (2, B, D) are features of two views: first `own` pictures of the task, taken as unlabelled, then
-        B - own labelled ones with `labels` (B - own,).
+        B - own labelled ones with `labels` (B - own,). Where every picture has a label `own` is 0, and the B
+        pictures are taken as both: see `unlabelled`.
         """
+
+
+def unlabelled(x: Tensor, own: int) -> Tensor:
+    """Of x (2, B, ...) the pictures of the task, taken as unlabelled: the first `own`, or all if none are apart."""
+    return x[:, :own] if own else x
 
 
 @dataclass(frozen=True)
@@ -70,19 +77,25 @@ class OldFeatures:
         count = views.augmentations
         if count is None or len(views) * count * dim * 4 > _TABLE_BYTES:
             return
-        table = torch.empty(len(views), count, dim)
-        with progress.track("Old features", len(views) * count) as bar:
-            for rows in torch.arange(len(views)).split(_FORWARD_BATCH):
-                for v in range(count):
-                    table[rows, v] = self._through(views.augmented(rows, torch.full((1, len(rows)), v))).cpu()
-                    bar.advance(len(rows))
-        self.table = table
+        with progress.track("Old features", len(views) * count // world.size()) as bar:
+
+            def of(rows: Tensor) -> Tensor:
+                table = torch.empty(len(rows), count, dim)
+                for part in torch.arange(len(rows)).split(_FORWARD_BATCH):
+                    for v in range(count):
+                        batch = views.augmented(rows[part], torch.full((1, len(part)), v))
+                        table[part, v] = self._through(batch).cpu()
+                        bar.advance(len(part))
+                return table
+
+            self.table = world.in_shares(len(views), of)
 
     def __call__(self, rows: Tensor, ids: Tensor, batch: Batch) -> Tensor:
-        """(count, B, D) for the views `ids` (count, B) of `rows` (B,), whose trunk output is `batch`."""
+        """(count, B, D) for the views `ids` (count, B) of `rows` (B,); `batch` is the trunk's output for this
+        process's share of them."""
         if self.table is not None:
             return self.table[rows, ids]
-        return self._through(batch).view(*ids.shape, -1)
+        return gathered(self._through(batch), len(ids), len(rows))
 
     @torch.no_grad()
     def _through(self, batch: Batch) -> Tensor:
@@ -91,6 +104,9 @@ class OldFeatures:
 
 class Phase1:
     """The networks, optimiser and data of one task's training."""
+
+    dealt = True
+    """Whether each of several processes runs the tip on its share of the pictures, or on all of them."""
 
     def __init__(
         self,
@@ -131,10 +147,14 @@ class Phase1:
             for module, rate in rates
         ]
         self.parameters = [p for module, _ in rates for p in module.parameters() if p.requires_grad]
+        self._of_tip = len(groups[0]["params"])  # type: ignore[arg-type]
         self.optimizer = torch.optim.AdamW(
             groups, lr=settings.learning_rate, weight_decay=settings.weight_decay, fused=True
         )
-        self.steps = -(-own // settings.batch_size)
+        self.mixed = _mixed(settings, device)
+        # Where every picture has a label, one batch serves as the task's and as the labelled one.
+        self.apart = len(self.labelled) < len(labels)
+        self.steps = -(-(own if self.apart else len(labels)) // settings.batch_size)
 
     def epoch(self, epoch: int) -> dict[str, float]:
         """Train for one epoch; the mean of each term of the loss."""
@@ -149,22 +169,38 @@ class Phase1:
         return {name: (value / self.steps).item() for name, value in sums.items()}
 
     def _step(self, rows: Tensor, own: int, ids: Tensor, batch: Batch, epoch: int) -> dict[str, Tensor]:
-        z = self.tip(batch).view(2, len(rows), -1)
+        z = gathered(self._features(batch), 2, len(rows))
         terms = self.objective(z, own, self.labels[rows[own:]].to(self.device), epoch)
         loss = terms["loss"]
         if self.old is not None and self.distiller is not None:
             terms["kd"] = self._distil(z, self.old(rows, ids, batch).to(self.device), own)
-            loss = terms["loss"] = distilled(loss, terms["kd"], self.distillation.alpha)
-        if self.penalty is not None:
-            terms["penalty"] = self.penalty()
-            loss = terms["loss"] = loss + terms["penalty"]
-        self._descend(loss)
+            terms["loss"] = distilled(loss, terms["kd"], self.distillation.alpha)
+        self._descend(self._penalised(terms))
         return terms
+
+    def _features(self, batch: Batch) -> Tensor:
+        """(n, D) of views by the tip in training; losses get float32 whatever it ran in."""
+        if not self.mixed:
+            return self.tip(batch)
+        with torch.autocast(self.device.type, torch.bfloat16):
+            return self.tip(batch).float()
+
+    def _penalised(self, terms: dict[str, Tensor]) -> Tensor:
+        """Add the penalty to the terms; what is to be differentiated."""
+        loss = terms["loss"]
+        if self.penalty is None:
+            return loss
+        terms["penalty"] = self.penalty()
+        terms["loss"] = loss + terms["penalty"]
+        # The tip's gradients are summed over the processes, each of which has the same penalty.
+        return loss + terms["penalty"] / world.size()
 
     def _descend(self, loss: Tensor) -> None:
         """One step of the optimiser down the clipped gradient."""
         self.optimizer.zero_grad(set_to_none=True)
         loss.backward()
+        of_tip = self._of_tip if self.dealt else 0
+        world.reduce_gradients(self.parameters[:of_tip], self.parameters[of_tip:])
         if self.clipping == "norm":
             torch.nn.utils.clip_grad_norm_(self.parameters, self.settings.clip)
         else:
@@ -175,19 +211,24 @@ class Phase1:
         """L_KD of the step, for features z and z_old (2, B, D)."""
         assert self.distiller is not None
         if self.distillation.data == "task":
-            z, z_old = z[:, :own], z_old[:, :own]
+            z, z_old = unlabelled(z, own), unlabelled(z_old, own)
         predicted = self.distiller(z.flatten(0, 1))
         loss = projected_distillation(predicted, z_old.flatten(0, 1), kind=self.distillation.kind)
         return 2 * loss if self.distillation.views == "sum" else loss
 
     def _batches(self, epoch: int) -> Iterator[tuple[Tensor, int, Tensor, Batch]]:
-        """(rows, own, ids, batch) of each step: pictures of the task, then as many labelled ones."""
+        """(rows, own, ids, batch) of each step: pictures of the task, then as many labelled ones.
+
+        rows (B,) and ids (2, B) are those of the whole step, `batch` this process's share.
+        """
         draw = generator(0, *self.draws, "epoch", epoch)
         labelled = _cycle(self.labelled, self.settings.batch_size, draw)
-        for own in torch.randperm(self.own, generator=draw).split(self.settings.batch_size):
-            rows = torch.cat([own, next(labelled)])
+        pictures = self.own if self.apart else len(self.labels)
+        for own in torch.randperm(pictures, generator=draw).split(self.settings.batch_size):
+            rows = torch.cat([own, next(labelled)]) if self.apart else own
             ids = self.views.draw(rows, 2, draw)
-            yield rows, len(own), ids, self.views.augmented(rows, ids)
+            mine = world.share(len(rows))
+            yield rows, len(own) if self.apart else 0, ids, self.views.augmented(rows[mine], ids[:, mine])
 
     def state(self) -> dict[str, Tensor]:
         """Parameters of the heads and moments of the optimiser; the tip is the method's to keep."""
@@ -214,6 +255,19 @@ class Phase1:
             moments.setdefault(int(index), {})[name] = value
         groups = self.optimizer.state_dict()["param_groups"]
         self.optimizer.load_state_dict({"state": moments, "param_groups": groups})
+
+
+def _mixed(settings: Training, device: torch.device) -> bool:
+    """Whether the tip runs in bfloat16, whose range is float32's, so that gradients need no scaling."""
+    if settings.arithmetic == "auto":
+        return device.type == "cuda" and torch.cuda.is_bf16_supported(including_emulation=False)
+    return settings.arithmetic == "mixed"
+
+
+def gathered(z: Tensor, copies: int, pictures: int) -> Tensor:
+    """Features (copies, pictures, D) of a whole step, from this process's share (copies * m, D), copy-major."""
+    apart = z.unflatten(0, (copies, len(z) // copies)).transpose(0, 1)
+    return world.together(apart, pictures).transpose(0, 1)
 
 
 def frozen_copy(tip: nn.Module) -> nn.Module:
@@ -244,9 +298,13 @@ def _one_ahead(items: Iterator) -> Iterator:
 def clean_features(tip: nn.Module, views: Views, progress: Progress, title: str = "Features") -> Tensor:
     """(n, D) features of the clean views, on the CPU."""
     tip.eval()
-    parts = []
-    with progress.track(title, len(views)) as bar:
-        for rows in torch.arange(len(views)).split(_FORWARD_BATCH):
-            parts.append(tip(views.clean(rows)).cpu())
-            bar.advance(len(rows))
-    return torch.cat(parts)
+    with progress.track(title, len(views) // world.size()) as bar:
+
+        def of(rows: Tensor) -> Tensor:
+            parts = []
+            for part in rows.split(_FORWARD_BATCH):
+                parts.append(tip(views.clean(part)).cpu())
+                bar.advance(len(part))
+            return torch.cat(parts)
+
+        return world.in_shares(len(views), of)

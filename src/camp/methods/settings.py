@@ -44,6 +44,9 @@ class Training:
     """Greatest global norm of the gradient (PA: greatest entry)."""
     weight_decay: float = 0.0
     """Of AdamW; the reference has a flag for it and never uses it."""
+    arithmetic: Literal["auto", "full", "mixed"] = "auto"
+    """`mixed` runs the network in bfloat16 and keeps weights and losses in float32; `auto` does so on GPUs that
+    have bfloat16."""
 
     def __post_init__(self) -> None:
         if self.epochs < 0:

@@ -68,9 +68,10 @@ def accuracy_matrix(run: RunResults) -> Markup:
 
 
 def task_confusion(run: RunResults) -> list[tuple[Group, Markup]]:
-    """Where test pictures of each task are sent, for each group that has pictures."""
+    """Where test pictures of each task are sent, for each group that has pictures and is not all there is."""
     maps: list[tuple[Group, Markup]] = []
-    for group in GROUPS:
+    novel = any(task["novel"] for task in run.results["tasks"])
+    for group in GROUPS if novel else ("all",):
         counts = np.array(run.results["confusion"][group])
         if not counts.sum():
             continue

@@ -28,7 +28,7 @@ NOT_A_SETTING = {
 }
 """Entries of `config.json`, by the last word of their name, that are left out of a comparison."""
 
-COLUMNS = {"dataset", "exemplars"}
+COLUMNS = {"dataset", "exemplars", "tasks_planned"}
 """Facts that have a column of their own in a table."""
 
 
@@ -80,7 +80,7 @@ def group_runs(runs: list[RunResults]) -> list[RunGroup]:
     groups = [sorted(group, key=lambda run: run.results["seed"]) for group in members.values()]
     settings = [_settings(group[0]) for group in groups]
     labels = [_label(group[0], settings) for group in groups]
-    rows = [(label, s["dataset"], s["exemplars"]) for label, s in zip(labels, settings)]
+    rows = [(label, *(s[column] for column in sorted(COLUMNS))) for label, s in zip(labels, settings)]
     return [
         RunGroup(row[0] if rows.count(row) == 1 else f"{row[0]} [{group[0].folder.name}]", tuple(group))
         for row, group in zip(rows, groups)
@@ -118,8 +118,6 @@ def _label(run: RunResults, groups: list[dict[str, Any]]) -> str:
 
 def _short(key: str, keys: list[str]) -> str:
     """The last word of a dotted name where no other name ends in it."""
-    if key == "tasks_planned":
-        return "tasks"
     last = key.rsplit(".", 1)[-1]
     return last if sum(other.rsplit(".", 1)[-1] == last for other in keys) == 1 else key
 

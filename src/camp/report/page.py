@@ -9,15 +9,15 @@ from jinja2 import Environment, FileSystemLoader, StrictUndefined
 from markupsafe import Markup
 
 from camp.errors import CampError
-from camp.evaluation.accuracy import GROUPS
+from camp.evaluation.accuracy import GROUPS, Group
 from camp.files import write_text
 from camp.progress import clock
-from camp.report import figures
+from camp.report import figures, headline
 from camp.report.groups import RunGroup, Spread, group_runs, spread
 from camp.report.latent import colour, group_style
 from camp.report.schema import CategoryResults, Protocol, RunResults
 from camp.report.svg import percent
-from camp.report.tables import FIGURES, comparison, figure, shown
+from camp.report.tables import comparison, has_novel, shown
 
 SHOWN_AT_FIRST = 3
 """Runs whose own figures are visible when the page opens."""
@@ -75,6 +75,8 @@ def render_page(runs: list[RunResults], protocol: Protocol = "agnostic") -> str:
     groups = group_runs(runs)
     names = _names(groups)
     views = _views(groups, names)
+    best = headline.best(groups)
+    kinds: tuple[Group, ...] = GROUPS if has_novel(groups) else ("all",)
     here = Path(__file__).parent
     environment = Environment(
         loader=FileSystemLoader(here),
@@ -88,18 +90,20 @@ def render_page(runs: list[RunResults], protocol: Protocol = "agnostic") -> str:
         css=Markup((here / "page.css").read_text(encoding="utf-8")),
         js=Markup((here / "page.js").read_text(encoding="utf-8")),
         title=_title(runs),
-        lead=_lead(groups, names),
+        lead=headline.lead(groups, names),
         groups=list(zip(groups, names, [group_style(i) for i in range(len(groups))])),
         views=views,
-        best=_best(groups),
-        best_name=names[groups.index(_best(groups))],
-        tiles=_tiles(_best(groups)),
+        best=best,
+        best_name=names[groups.index(best)],
+        tiles=headline.tiles(best),
         protocol=None if protocol == "agnostic" else PROTOCOLS[protocol],
         table=comparison(groups, protocol),
-        winners=_winners(groups, protocol),
-        protocols=_protocols(groups),
+        winners=headline.winners(groups, protocol),
+        kinds=kinds,
+        incremental=all(run.all_labelled for run in runs),
+        protocols=_protocols(groups, kinds),
         lines=[
-            (kind, drawn) for kind in GROUPS if (drawn := figures.accuracy_after_tasks(groups, names, kind))
+            (kind, drawn) for kind in kinds if (drawn := figures.accuracy_after_tasks(groups, names, kind))
         ],
         bars=figures.known_and_novel(groups, names),
         task_colours=[colour(t) for t in range(max(len(run.results["tasks"]) for run in runs))],
@@ -111,95 +115,32 @@ def _title(runs: list[RunResults]) -> str:
 
 
 def _names(groups: list[RunGroup]) -> list[str]:
-    """Labels that are enough outside a table: with exemplars and data set where these differ."""
+    """Labels that are enough outside a table: with exemplars, tasks and data set where these differ."""
     names = [group.label for group in groups]
     if len({group.first.results["exemplars"] for group in groups}) > 1:
         names = [
             f"{name}, {group.first.results['exemplars']} exemplars" for name, group in zip(names, groups)
+        ]
+    if len({group.first.results["tasks_planned"] for group in groups}) > 1:
+        names = [
+            f"{name}, {group.first.results['tasks_planned']} tasks" for name, group in zip(names, groups)
         ]
     if len({group.first.results["dataset"] for group in groups}) > 1:
         names = [f"{name}, {group.first.results['dataset']}" for name, group in zip(names, groups)]
     return names
 
 
-def _best(groups: list[RunGroup]) -> RunGroup:
-    """The group of highest final accuracy, among the finished ones if there are any."""
-
-    def worth(group: RunGroup) -> tuple[bool, float]:
-        final = figure(group, "all")
-        return (not group.first.unfinished, final.mean if final else -1.0)
-
-    return max(groups, key=worth)
-
-
-def _lead(groups: list[RunGroup], names: list[str]) -> str:
-    """The result in one sentence."""
-    best = _best(groups)
-    final, tasks = figure(best, "all"), len(best.first.results["tasks"])
-    share = percent(final.mean if final else None)
-    sentence = f"After {tasks} task{'s' if tasks > 1 else ''}, {names[groups.index(best)]} recognises {share}"
-    sentence += " of the test pictures"
-    rivals = [group for group in groups if group is not best and _like(group, best)]
-    if rivals and final:
-        rival = _best(rivals)
-        other = figure(rival, "all")
-        if other and other.mean <= final.mean:
-            points = f"{100 * (final.mean - other.mean):.1f}"
-            name = names[groups.index(rival)]
-            sentence += f", as many as {name}" if points == "0.0" else f", {points} points more than {name}"
-    return sentence + "."
-
-
-def _like(group: RunGroup, other: RunGroup) -> bool:
-    """Whether two groups can be compared: the same data, after as many tasks."""
-    one, two = group.first.results, other.first.results
-    return one["dataset"] == two["dataset"] and len(one["tasks"]) == len(two["tasks"])
-
-
-def _tiles(group: RunGroup) -> list[tuple[str, str, str]]:
-    """(name, figure, remark) of the headline."""
-    bound = spread([run.results["summary"]["upper_bound"]["final"]["all"] for run in group.runs])
-    seconds = spread([run.results["seconds"].get("total") for run in group.runs])
-    tasks = group.first.results["tasks"]
-    known, novel = (sum(len(task[kind]) for task in tasks) for kind in ("known", "novel"))
-    return [
-        ("All classes", shown(figure(group, "all")), f"{shown(bound)} within reach of these features"),
-        ("Known classes", shown(figure(group, "known")), f"{known} classes with labelled pictures"),
-        ("Novel classes", shown(figure(group, "novel")), f"{novel} classes found without labels"),
-        ("Forgetting", shown(figure(group, "forgetting")), "points lost on earlier tasks; less is better"),
-        ("Plasticity", shown(figure(group, "plasticity")), "on a task right after learning it"),
-        (
-            "Time",
-            clock(seconds.mean) if seconds else "–",
-            "so far" if group.first.unfinished else "for a whole run",
-        ),
-    ]
-
-
-def _winners(groups: list[RunGroup], protocol: Protocol) -> set[tuple[int, str]]:
-    """(row, column) of the best figures among groups that can be compared; nobody wins alone."""
-    winners = set()
-    for group in groups:
-        rivals = [number for number, other in enumerate(groups) if _like(group, other)]
-        for column in FIGURES:
-            means = {
-                r: round(value.mean, 3) for r in rivals if (value := figure(groups[r], column, protocol))
-            }
-            best = (min if column == "forgetting" else max)(means.values(), default=None)
-            if len(means) > 1:
-                winners |= {(r, column) for r, value in means.items() if value == best}
-    return winners
-
-
-def _protocols(groups: list[RunGroup]) -> list[list[tuple[str, list[Spread | None]]]]:
-    """For each group and protocol its name and final accuracy on all, known and novel classes."""
+def _protocols(
+    groups: list[RunGroup], kinds: tuple[Group, ...]
+) -> list[list[tuple[str, list[Spread | None]]]]:
+    """For each group and protocol its name and final accuracy on the `kinds` of classes."""
     blocks = []
     for group in groups:
         block = []
         for key, name in PROTOCOLS.items():
             summaries: list[Any] = [run.results["summary"].get(key) for run in group.runs]
             finals = [summary["final"] for summary in summaries if summary]
-            block.append((name, [spread([final[kind] for final in finals]) for kind in GROUPS]))
+            block.append((name, [spread([final[kind] for final in finals]) for kind in kinds]))
         blocks.append(block)
     return blocks
 

@@ -149,6 +149,11 @@ class RunResults:
         """Whether tasks are still to come."""
         return len(self.results["tasks"]) < self.results["tasks_planned"]
 
+    @property
+    def all_labelled(self) -> bool:
+        """Whether every picture had its label: class-incremental learning."""
+        return not any(task["unlabelled"] or task["novel"] for task in self.results["tasks"])
+
 
 def load_runs(folders: Sequence[Path]) -> list[RunResults]:
     """Read run folders; one that holds several methods stands for those of them that have results."""

@@ -69,42 +69,59 @@ def _share(results: Results, column: str, protocol: Protocol) -> Share:
     return summary[name][classes] if summary else None
 
 
+def has_novel(groups: Sequence[RunGroup]) -> bool:
+    """Whether any class came without labels; where none did, all classes are the known ones."""
+    return any(task["novel"] for group in groups for task in group.first.results["tasks"])
+
+
+def _differ(groups: Sequence[RunGroup], fact: Literal["dataset", "tasks_planned"]) -> bool:
+    return len({group.first.results[fact] for group in groups}) > 1
+
+
 def comparison(groups: Sequence[RunGroup], protocol: Protocol = "agnostic") -> Table:
-    """One row for each group of runs; the data set and the number of seeds only where they tell something."""
-    datasets = len({group.first.results["dataset"] for group in groups}) > 1
+    """One row for each group of runs; a column only where it tells something."""
+    datasets, tasks = _differ(groups, "dataset"), _differ(groups, "tasks_planned")
     seeds = any(len(group.runs) > 1 for group in groups)
+    figures = [name for name in FIGURES if has_novel(groups) or name not in ("known", "novel")]
     columns = [
         *(["dataset"] if datasets else []),
         "method",
         "exemplars",
+        *(["tasks"] if tasks else []),
         *(["seeds"] if seeds else []),
-        *FIGURES,
+        *figures,
     ]
     rows: list[tuple[Cell, ...]] = []
     for group in groups:
         results = group.first.results
         row: list[Cell] = [results["dataset"]] if datasets else []
         row += [group.label, results["exemplars"]]
+        row += [results["tasks_planned"]] if tasks else []
         row += [len(group.runs)] if seeds else []
-        row += [figure(group, column, protocol) for column in FIGURES]
+        row += [figure(group, column, protocol) for column in figures]
         rows.append(tuple(row))
-    return Table(tuple(columns), rows, frozenset(FIGURES))
+    return Table(tuple(columns), rows, frozenset(figures))
 
 
 def per_task(groups: Sequence[RunGroup], protocol: Protocol = "agnostic") -> Table:
-    """One row for each task of each group."""
+    """One row for each task of each group; known and novel classes apart where there are novel ones."""
+    novel, tasks = has_novel(groups), _differ(groups, "tasks_planned")
+    kinds: tuple[Group, ...] = GROUPS if novel else ("all",)
     rows: list[tuple[Cell, ...]] = []
     for group in groups:
         for i, task in enumerate(group.first.results["tasks"]):
-            row: list[Cell] = [group.label, i + 1, len(task["known"]), len(task["novel"])]
+            row: list[Cell] = [group.label, *([group.first.results["tasks_planned"]] if tasks else [])]
+            row += [i + 1, len(task["known"]), *([len(task["novel"])] if novel else [])]
             then = [_row(run.results["tasks"][i], "all", protocol) for run in group.runs]
             row += [spread([line[i] for line in then]), spread([mean(line) for line in then])]
-            for classes in GROUPS:
+            for classes in kinds:
                 last = [_row(run.results["tasks"][-1], classes, protocol) for run in group.runs]
                 row.append(spread([line[i] for line in last]))
             rows.append(tuple(row))
-    figures = ("learned", "mean so far", "all", "known", "novel")
-    return Table(("method", "task", "known classes", "novel classes", *figures), rows, frozenset(figures))
+    figures = ("learned", "mean so far", *(kinds if novel else ("in the end",)))
+    classes_of = ("known classes", "novel classes") if novel else ("classes",)
+    columns = ("method", *(["tasks"] if tasks else []), "task", *classes_of, *figures)
+    return Table(columns, rows, frozenset(figures))
 
 
 def _row(task: TaskResults, classes: Group, protocol: Protocol) -> list[Share]:

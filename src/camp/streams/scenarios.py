@@ -108,6 +108,12 @@ class Scenario:
                 raise CampError(f"{given[0]} speaks of later tasks, but there is only one: leave it out.")
 
     @property
+    def all_labelled(self) -> bool:
+        """Whether every picture carries its label: class-incremental learning."""
+        novel = max(self.novel_fraction, self._first_novel)
+        return self.labelled_fraction == 1 and not novel and not self.recurring_fraction
+
+    @property
     def _first_novel(self) -> float:
         return self.novel_fraction if self.first_novel_fraction is None else self.first_novel_fraction
 

@@ -11,6 +11,7 @@ from PIL import Image
 from scipy.io import savemat
 
 from camp.errors import CampError
+from camp.experiments.settings import DataSettings
 from camp.streams.datasets import DATASETS, load_dataset
 from camp.streams.datasets.class_names import official_names
 from camp.streams.datasets.folders import plain
@@ -304,6 +305,35 @@ def test_domainnet_official_lists(tmp_path, inside):
     assert len(load_dataset("domainnet", tmp_path, split="reference")) == 48
 
 
+@pytest.mark.parametrize(("tasks", "classes"), [(6, 50), (12, 25), (24, 10)])
+def test_domainnet_in_class_incremental_learning(tmp_path, tasks, classes):
+    """Tasks of one domain each, which changes from task to task; each thing of each domain comes once."""
+    domainnet_tree(tmp_path, classes=51, per_class=2)
+    asked = DataSettings(dataset="domainnet", setting="cil", tasks=tasks)
+    dataset = load_dataset("domainnet", tmp_path, **asked.loader_options())
+    split = asked.scenario().cut(dataset, seed=0)
+    names = [[split.classes[c] for c in task.known] for task in split.tasks]
+    assert [len(task) for task in names] == [classes] * tasks
+    assert [{name.split("/")[0] for name in task} for task in names] == [
+        {DOMAINS[t % 6]} for t in range(tasks)
+    ]
+    assert len({name for task in names for name in task}) == classes * tasks
+    assert all(not task.novel and not task.unlabelled for task in split.tasks)
+
+
+def test_classes_of_a_domain_are_those_of_the_setting():
+    def options(**settings):
+        return DataSettings(dataset="domainnet", **settings).loader_options()
+
+    assert options() == {}  # the loader's own ten
+    assert options(setting="cil") == options(setting="cil", tasks=6) == {"classes_per_domain": 50}
+    assert options(setting="cil", classes_per_domain=20) == options(classes_per_domain=20)
+    assert DataSettings(dataset="cub200", official_split=False).loader_options() == {"split": "reference"}
+    assert DataSettings(dataset="cifar100", setting="cil").loader_options() == {}
+    with pytest.raises(CampError, match="classes_per_domain is for domainnet, not digits"):
+        DataSettings(classes_per_domain=3)
+
+
 def test_domainnet_in_class_folders(tmp_path):
     for domain in DOMAINS:
         for part in ("train", "test"):
@@ -338,12 +368,30 @@ def imagenet_tree(root: Path, classes: int) -> list[str]:
 def test_imagenet_subset(tmp_path):
     wnids = imagenet_tree(tmp_path, 1000)
     dataset = load_dataset("imagenet_subset", tmp_path)
-    assert dataset.classes == tuple(subset_1993(wnids))
+    assert dataset.classes == tuple(sorted(subset_1993(wnids)))
+    assert len(set(dataset.classes)) == 100
     assert len(dataset) == 200
     assert parts(dataset, dataset.classes[0])[1] == [f"val/{dataset.classes[0]}/{dataset.classes[0]}_1.JPEG"]
     shutil.rmtree(tmp_path / "val" / dataset.classes[5])
     with pytest.raises(CampError, match=dataset.classes[5]):
         load_dataset("imagenet_subset", tmp_path)
+
+
+@pytest.mark.parametrize("classes", [100, 1000])
+@pytest.mark.parametrize("tasks", [5, 10, 20])
+def test_imagenet_subset_in_class_incremental_learning(tmp_path, classes, tasks):
+    """The usual hundred, sorted, in the order that numpy's seed 1993 gives to a hundred things."""
+    imagenet_tree(tmp_path, classes)
+    dataset = load_dataset("imagenet_subset", tmp_path)
+    split = (
+        DataSettings(dataset="imagenet_subset", setting="cil", tasks=tasks).scenario().cut(dataset, seed=3)
+    )
+    assert [len(task.known) for task in split.tasks] == [100 // tasks] * tasks
+    assert all(not task.novel and not task.unlabelled for task in split.tasks)
+    order = np.random.RandomState(1993).permutation(100)
+    assert split.classes == tuple(sorted(dataset.classes)[number] for number in order)
+    if classes == 1000:  # mailbox, confectionery, screen: the first of the published list
+        assert [name[-4:] for name in split.classes[:3]] == ["0637", "0509", "0782"]
 
 
 def test_imagenet_subset_of_exactly_a_hundred(tmp_path):

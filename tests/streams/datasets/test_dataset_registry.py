@@ -16,6 +16,9 @@ def test_names_and_numbers():
     # N of the paper's table of splits
     table = {"cifar100": 5, "stanford_cars": 4, "cub200": 5, "fgvc_aircraft": 5, "domainnet": 6}
     assert {name: DATASETS[name].tasks for name in table} == table
+    # The fewest of the paper's table of class-incremental learning; cifar100 and domainnet have the same in both.
+    table["imagenet_subset"] = 5
+    assert DATASETS["imagenet_subset"].tasks == 5
     assert all(DATASETS[name].order == "paper" for name in table)
     # s of the reference's random crops
     crops = {"cifar100": 0.08, "stanford_cars": 0.08, "cub200": 0.3, "fgvc_aircraft": 0.3, "domainnet": 0.3}

@@ -1,0 +1,66 @@
+"""Training from scratch: what a second process is worth, and whether data loading keeps up with the network.
+
+The slim ResNet-18 at 32 pixels, fine-tuned on scikit-learn's digits by real `camp run`s; epochs are timed by the run
+itself (`metrics.jsonl`), so that neither start-up nor evaluation counts, and the fastest epoch is taken.
+"""
+
+import json
+import os
+import subprocess
+import sys
+import tempfile
+import time
+from pathlib import Path
+
+import torch
+
+from camp.backbones import BackboneSettings, make_backbone
+from camp.seeds import generator
+
+BATCH = 64
+BIN = Path(sys.executable).parent
+WORDS = (
+    "--dataset digits --setting cil --method fine-tune --tasks 1 --images-per-class 64 --test-per-class 1 --epochs 6 "
+    f"--batch-size {BATCH} --backbone resnet18-slim --resolution 32 --jitter 0.8 --grey 0.2 --quiet"
+)
+PICTURES = 640
+
+
+def epoch_seconds(processes: int, threads: int) -> float:
+    """The fastest epoch of a run by so many processes with so many threads each."""
+    launcher = [str(BIN / "torchrun"), "--nproc-per-node", str(processes), "--no-python"]
+    with tempfile.TemporaryDirectory() as folder:
+        words = ["run", *WORDS.split(), "--bank", f"{folder}/banks", "--out", f"{folder}/run"]
+        command = [*(launcher if processes > 1 else []), str(BIN / "camp"), *words]
+        env = os.environ | {"OMP_NUM_THREADS": str(threads)}
+        subprocess.run(command, env=env, check=True, capture_output=True)
+        lines = (Path(folder) / "run" / "metrics.jsonl").read_text().splitlines()
+        return min(json.loads(line)["seconds"] for line in lines)
+
+
+def bare_views_per_second(repeats: int = 10) -> float:
+    """Forward and backward of one batch that lies in memory, over and over, on one thread."""
+    threads = torch.get_num_threads()
+    torch.set_num_threads(1)
+    tip = make_backbone(BackboneSettings(backbone="resnet18-slim"), generator(0, "bench")).tip.train()
+    batch, best = {"pixels": torch.randn(BATCH, 3, 32, 32)}, float("inf")
+    for _ in range(repeats):
+        begun = time.perf_counter()
+        tip(batch).square().mean().backward()
+        best = min(best, time.perf_counter() - begun)
+    torch.set_num_threads(threads)
+    return BATCH / best
+
+
+def measure() -> dict[str, float]:
+    one, two, threads = epoch_seconds(1, 1), epoch_seconds(2, 1), epoch_seconds(1, 2)
+    return {
+        "ddp_speedup": one / two,
+        "ddp_speedup_over_two_threads": threads / two,
+        "scratch_views_per_second": PICTURES / one,
+        "scratch_share": PICTURES / one / bare_views_per_second(),
+    }
+
+
+if __name__ == "__main__":
+    print(json.dumps(measure(), indent=2))

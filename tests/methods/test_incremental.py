@@ -1,0 +1,191 @@
+"""Methods of class-incremental learning by a classifier: the base, Fine-tune, LwF, EWC and Joint."""
+
+from pathlib import Path
+
+import pytest
+import torch
+import torch.nn.functional as F
+from small_streams import CPU, QUIET, Stream, backbone, small_settings, stream
+
+from camp.errors import CampError
+from camp.methods import method_info
+from camp.methods.ewc import Ewc
+from camp.methods.fine_tune import FineTuneObjective
+from camp.methods.incremental import IncrementalMethod, SupervisedPhase
+from camp.methods.joint import Joint
+from camp.methods.lwf import LwfObjective, LwfSettings
+
+TWO_TASKS = ({0: (9, 0), 1: (8, 0)}, {2: (9, 0), 3: (8, 0)})
+
+
+@pytest.fixture(scope="module")
+def here(tmp_path_factory: pytest.TempPathFactory) -> Stream:
+    return stream("pictures", tmp_path_factory.mktemp("streams"), TWO_TASKS)
+
+
+def built(name: str, **options: float) -> IncrementalMethod:
+    method = method_info(name).build(backbone("pictures", 0), small_settings(name, **options), 0, CPU)
+    assert isinstance(method, IncrementalMethod)
+    return method
+
+
+def learn(method: IncrementalMethod, here: Stream, tasks: int) -> None:
+    for task, _ in here.tasks[:tasks]:
+        method.start_task(task, QUIET)
+        for epoch in range(method.epochs):
+            method.train_epoch(epoch)
+        method.finish_task(QUIET)
+
+
+def test_an_epoch_shows_every_picture_once(here: Stream) -> None:
+    method = built("fine-tune")
+    method.start_task(here.tasks[0][0], QUIET)
+    phase = method._phase1
+    assert isinstance(phase, SupervisedPhase)
+    steps = list(phase._batches(0))
+    assert [len(rows) for rows, *_ in steps] == [16, 1]
+    assert sorted(row for rows, *_ in steps for row in rows.tolist()) == list(range(17))
+
+
+def test_fine_tune_looks_at_the_classes_of_its_task_alone() -> None:
+    objective = FineTuneObjective(4, 2, 5, torch.Generator().manual_seed(0))
+    z = torch.randn(1, 6, 4, generator=torch.Generator().manual_seed(1))
+    labels = torch.tensor([2, 3, 4, 4, 2, 3])
+    loss = objective(z, labels, {}, None)["loss"]
+    logits = objective.classifier(z[0])[:, 2:]
+    by_hand = -torch.stack([logits[i].log_softmax(0)[y - 2] for i, y in enumerate(labels)]).mean()
+    torch.testing.assert_close(loss, by_hand)
+    loss.backward()
+    assert (objective.classifier.weight.grad[:2] == 0).all()
+    assert (objective.classifier.weight.grad[2:] != 0).any()
+
+
+def test_old_rows_of_the_classifier_stay_where_they_are(here: Stream) -> None:
+    method = built("fine-tune")
+    learn(method, here, 1)
+    before = method._heads["classifier.weight"].clone()
+    learn_second = here.tasks[1][0]
+    method.start_task(learn_second, QUIET)
+    for epoch in range(method.epochs):
+        method.train_epoch(epoch)
+    method.finish_task(QUIET)
+    after = method._heads["classifier.weight"]
+    assert after.shape == (4, method.dim)
+    assert torch.equal(after[:2], before)  # no loss touches them
+
+
+def test_answers_are_the_greatest_logit_of_those_allowed(here: Stream) -> None:
+    method = built("fine-tune")
+    learn(method, here, 2)
+    z = torch.randn(30, method.dim, generator=torch.Generator().manual_seed(0))
+    logits = F.linear(z, method._heads["classifier.weight"], method._heads["classifier.bias"])
+    assert torch.equal(method.predict(z), logits.argmax(1))
+    allowed = torch.tensor([1, 2])
+    assert torch.equal(method.predict(z, allowed), 1 + logits[:, 1:3].argmax(1))
+
+
+def test_lwf_distils_the_old_answers_at_its_temperature() -> None:
+    settings = LwfSettings(lwf=3.0, temperature=2.0)
+    objective = LwfObjective(settings, 4, 2, 5, torch.Generator().manual_seed(0))
+    heads = {"classifier.weight": torch.randn(2, 4), "classifier.bias": torch.randn(2)}
+    objective.inherit(heads)
+    with torch.no_grad():
+        objective.classifier.weight += 0.1
+    z, z_old = torch.randn(1, 3, 4), torch.randn(1, 3, 4)
+    labels = torch.tensor([2, 3, 4])
+    terms = objective(z, labels, {}, z_old)
+    q = ((z_old[0] @ heads["classifier.weight"].T + heads["classifier.bias"]) / 2).softmax(1)
+    p = (objective.classifier(z[0])[:, :2] / 2).softmax(1)
+    torch.testing.assert_close(terms["kd"], -(q * p.log()).sum(1).mean())
+    torch.testing.assert_close(terms["loss"], terms["ce"] + 3 * terms["kd"])
+    assert "kd" not in objective(z, labels, {}, None)
+
+
+def test_lwf_moves_old_answers_less_than_fine_tune(here: Stream) -> None:
+    z = here.tasks[0][0].views.clean(torch.arange(17))
+    moved = []
+    for name, options in (("fine-tune", {}), ("lwf", {"lwf": 20.0})):
+        method = built(name, epochs=8, **options)
+        learn(method, here, 1)
+        before = method._logits(method.features(z)).softmax(1)
+        method.start_task(here.tasks[1][0], QUIET)
+        for epoch in range(method.epochs):
+            method.train_epoch(epoch)
+        method.finish_task(QUIET)
+        moved.append((method._logits(method.features(z))[:, :2].softmax(1) - before).abs().mean().item())
+    assert moved[1] < 0.7 * moved[0]
+
+
+def test_ewc_gathers_fisher_information_and_holds_the_network(here: Stream) -> None:
+    free, held = built("ewc", ewc=0.0, epochs=4), built("ewc", ewc=1e7, epochs=4)
+    distances = []
+    for method in (free, held):
+        assert isinstance(method, Ewc)
+        learn(method, here, 1)
+        first = {name: value.clone() for name, value in method.consolidation.fisher.items()}
+        assert list(first) == sorted(dict(method.tip.named_parameters()))
+        assert all((value >= 0).all() for value in first.values())
+        before = torch.cat([p.detach().flatten().clone() for p in method.tip.parameters()])
+        weight = torch.cat([first[name].flatten() for name, _ in method.tip.named_parameters()])
+        method.start_task(here.tasks[1][0], QUIET)
+        terms = [method.train_epoch(epoch) for epoch in range(method.epochs)]
+        assert all("penalty" in line for line in terms)
+        after = torch.cat([p.detach().flatten() for p in method.tip.parameters()])
+        distances.append((weight * (after - before).square()).sum().item())
+        method.finish_task(QUIET)
+    assert distances[1] < 0.2 * distances[0]
+
+
+def test_ewc_merges_by_halves(here: Stream) -> None:
+    method = built("ewc", fisher_kept=0.25)
+    assert isinstance(method, Ewc)
+    method.consolidation.gather({"a": torch.tensor(8.0)}, 0.25, 0.75)
+    assert method.consolidation.fisher["a"] == 8  # the first is taken whole
+    method.consolidation.gather({"a": torch.tensor(4.0)}, 0.25, 0.75)
+    assert method.consolidation.fisher["a"] == 0.25 * 8 + 0.75 * 4
+
+
+def test_joint_sees_the_pictures_of_all_tasks(here: Stream) -> None:
+    method = built("joint")
+    assert isinstance(method, Joint)
+    learn(method, here, 1)
+    method.start_task(here.tasks[1][0], QUIET)
+    phase = method._phase1
+    assert phase is not None
+    assert sorted(phase.labels.tolist()) == [0] * 9 + [1] * 8 + [2] * 9 + [3] * 8
+    assert sum(len(rows) for rows, *_ in phase._batches(0)) == 34
+
+
+def test_a_class_that_comes_again_is_refused(tmp_path: Path) -> None:
+    again = stream("pictures", tmp_path, ({0: (5, 0), 1: (5, 0)}, {1: (5, 0), 2: (5, 0)}))
+    method = built("fine-tune")
+    learn(method, again, 1)
+    with pytest.raises(CampError, match="1 of task 2 came before"):
+        method.start_task(again.tasks[1][0], QUIET)
+
+
+@pytest.mark.parametrize(
+    ("name", "option", "value", "words"),
+    [
+        ("lwf", "temperature", 0.0, "temperature must be above 0"),
+        ("lwf", "lwf", -1.0, "can not be negative"),
+        ("ewc", "ewc", -1.0, "can not be negative"),
+        ("ewc", "fisher_kept", 1.5, "a share between 0 and 1"),
+    ],
+)
+def test_impossible_weights_are_refused(name: str, option: str, value: float, words: str) -> None:
+    with pytest.raises(CampError, match=words):
+        small_settings(name, **{option: value})
+
+
+def test_mixed_arithmetic_is_near_the_full_one(here: Stream) -> None:
+    losses = []
+    for arithmetic in ("full", "mixed"):
+        method = method_info("fine-tune").build(
+            backbone("pictures", 0), small_settings("fine-tune", arithmetic=arithmetic), 0, CPU
+        )
+        method.start_task(here.tasks[0][0], QUIET)
+        losses.append(method.train_epoch(0)["loss"])
+        assert all(p.dtype == torch.float32 for p in method.tip.parameters())
+    assert losses[0] != losses[1]
+    assert losses[1] == pytest.approx(losses[0], rel=0.02)

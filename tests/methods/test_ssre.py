@@ -1,0 +1,167 @@
+"""SSRE: side branches, and pictures that are told apart by how near they lie to old prototypes."""
+
+import math
+from pathlib import Path
+
+import pytest
+import torch
+from small_streams import CPU, LABELLED, QUIET, Stream, small_settings, stream
+from torch import Tensor
+
+from camp.backbones import BackboneSettings, make_backbone
+from camp.errors import CampError
+from camp.experiments.checkpoint import load_checkpoint, save_checkpoint
+from camp.methods.prototypes import Prototypes
+from camp.methods.ssre import Ssre, SsreObjective, SsreSettings, make_ssre, nearness
+from camp.seeds import generator
+
+
+@pytest.fixture(scope="module")
+def here(tmp_path_factory: pytest.TempPathFactory) -> Stream:
+    return stream("pictures", tmp_path_factory.mktemp("streams"), [*LABELLED, {6: (6, 0), 7: (6, 0)}])
+
+
+def resnet() -> Ssre:
+    """With batch norms, which conv-tiny has not."""
+    settings = BackboneSettings(backbone="resnet18-slim", resolution=8)
+    return make_ssre(make_backbone(settings, generator(0, "backbone")), small_settings("ssre"), 0, CPU)
+
+
+def learn(method: Ssre, here: Stream, tasks: int) -> None:
+    for task, _ in here.tasks[:tasks]:
+        method.start_task(task, QUIET)
+        for epoch in range(method.epochs):
+            method.train_epoch(epoch)
+        method.finish_task(QUIET)
+
+
+def test_nearness_by_hand() -> None:
+    means = torch.tensor([[2.0, 0.0], [0.0, 5.0]])
+    z = torch.tensor([[3.0, 0.0], [3.0, 4.0], [-1.0, -1.0]])
+    torch.testing.assert_close(nearness(z, means), torch.tensor([1.0, 0.8, 0.0]))
+
+
+def objective(prototypes: Prototypes | None) -> SsreObjective:
+    settings = SsreSettings(temperature=0.5, feature_weight=3.0, prototype_weight=7.0)
+    old = 0 if prototypes is None else len(prototypes)
+    return SsreObjective(4, old, old + 2, generator(0, "classifier"), settings, prototypes)
+
+
+def surprise(of: SsreObjective, z: Tensor, label: int) -> float:
+    """-log of the softmax of the logits over the temperature 0.5, at the label."""
+    weight, bias = of.classifier.weight.detach(), of.classifier.bias.detach()
+    logits = [float(w @ z + b) / 0.5 for w, b in zip(weight, bias)]
+    return -math.log(math.exp(logits[label]) / sum(math.exp(logit) for logit in logits))
+
+
+def test_the_loss_is_the_equation() -> None:
+    draw = generator(0, "features")
+    z, z_old, means = (torch.randn(1, n, 4, generator=draw) for n in (5, 5, 3))
+    loss = objective(Prototypes(means[0], torch.zeros(())))
+    labels, classes = torch.tensor([3, 4, 4, 3, 4]), torch.tensor([0, 2, 2, 1, 0])
+    terms = loss(z, labels, {"classes": classes}, z_old)
+    ce = fd = prototype = 0.0
+    for i in range(5):
+        cosines = [float(z[0, i] @ mu / (z[0, i].norm() * mu.norm())) for mu in means[0]]
+        s = max(0.0, *cosines)
+        ce += (1 - s) * surprise(loss, z[0, i], int(labels[i])) / 5
+        fd += s * float((z[0, i] - z_old[0, i]).square().sum().sqrt())
+        prototype += surprise(loss, means[0, classes[i]], int(classes[i])) / 5
+    expected = {"ce": ce, "fd": fd, "prototype": prototype, "loss": ce + 3 * fd + 7 * prototype}
+    assert {name: value.item() for name, value in terms.items()} == pytest.approx(expected, rel=1e-4)
+
+
+def test_the_first_task_is_cross_entropy() -> None:
+    loss, z = objective(None), torch.randn(1, 3, 4, generator=generator(0, "features"))
+    assert loss.plan(torch.zeros(3), generator(0)) == {}
+    expected = sum(surprise(loss, z[0, i], label) for i, label in enumerate((0, 1, 1))) / 3
+    terms = loss(z, torch.tensor([0, 1, 1]), {}, None)
+    assert terms["loss"].item() == pytest.approx(expected, rel=1e-5)
+
+
+def test_features_are_not_rewarded_for_leaving_the_prototypes() -> None:
+    """Where no loss but L_CE asks for anything, its gradient is that of the cross-entropy with s as a number."""
+    draw = generator(0, "features")
+    z, means = torch.randn(1, 4, 4, generator=draw).requires_grad_(), torch.randn(3, 4, generator=draw)
+    loss, labels = objective(Prototypes(means, torch.zeros(()))), torch.tensor([3, 4, 4, 3])
+    terms = loss(z, labels, {"classes": torch.zeros(4, dtype=torch.long)}, z.detach())
+    got = torch.autograd.grad(terms["ce"], z)[0]
+    s = nearness(z[0].detach(), means)
+    ce = torch.nn.functional.cross_entropy(loss.classifier(z[0]) / 0.5, labels, reduction="none")
+    torch.testing.assert_close(got, torch.autograd.grad((s.neg() + 1) @ ce / 4, z)[0])
+
+
+def test_prototypes_are_drawn_from_old_classes_one_a_picture() -> None:
+    loss = objective(Prototypes(torch.randn(3, 4, generator=generator(0)), torch.zeros(())))
+    classes = loss.plan(torch.zeros(200), generator(0, "draw"))["classes"]
+    assert classes.shape == (200,)
+    assert set(classes.tolist()) == {0, 1, 2}
+
+
+@pytest.mark.parametrize("network", ["conv-tiny", "resnet18-slim"])
+def test_after_the_first_task_only_the_middle_of_kernels_changes(here: Stream, network: str) -> None:
+    method = resnet() if network == "resnet18-slim" else here.build("ssre")
+    assert isinstance(method, Ssre)
+    names = list(method.tip.state_dict())
+    learn(method, here, 1)
+    before = {key: value.clone() for key, value in method.tip.state_dict().items()}
+    for task, _ in here.tasks[1:]:
+        method.start_task(task, QUIET)
+        assert any(key.endswith(".side") for key in method.tip.state_dict())
+        assert method._old_tip is not None
+        assert list(method._old_tip.state_dict()) == names
+        for epoch in range(method.epochs):
+            method.train_epoch(epoch)
+        method.finish_task(QUIET)
+        assert list(method.tip.state_dict()) == names
+    kernels = [key for key, value in before.items() if value.shape[2:] == (3, 3)]
+    assert len(kernels) >= 3
+    for key, value in method.tip.state_dict().items():
+        difference = value - before[key]
+        if key in kernels:
+            assert difference[:, :, 1, 1].abs().max() > 0
+            difference[:, :, 1, 1] = 0
+        assert difference.abs().max() == 0, key
+
+
+def test_prototypes_lie_in_the_space_of_the_folded_network(here: Stream) -> None:
+    method = resnet()
+    learn(method, here, 2)
+    task = here.tasks[1][0]
+    features = method.features(task.views.clean(torch.arange(len(task))))
+    assert method.prototypes is not None
+    for label in task.labels.unique():
+        expected = features[task.labels == label].mean(dim=0)
+        torch.testing.assert_close(method.prototypes.means[label], expected)
+
+
+@pytest.mark.parametrize("at_epoch", [0, 1, 2])
+def test_a_task_with_branches_goes_on_where_it_was_interrupted(
+    here: Stream, tmp_path: Path, at_epoch: int
+) -> None:
+    """Batch norms, branches and their moments are those of a run that nobody disturbed."""
+    tasks = [task for task, _ in here.tasks[:2]]
+    undisturbed = resnet()
+    learn(undisturbed, here, 2)
+    stopped = resnet()
+    learn(stopped, here, 1)
+    stopped.start_task(tasks[1], QUIET)
+    for epoch in range(at_epoch):
+        stopped.train_epoch(epoch)
+    save_checkpoint(tmp_path, stopped.state(), {"task": 1, "epoch": at_epoch})
+    saved = load_checkpoint(tmp_path)
+    assert saved is not None
+    resumed = resnet()
+    resumed.load(saved[0], tasks[1], tasks[0].views)
+    for epoch in range(at_epoch, resumed.epochs):
+        resumed.train_epoch(epoch)
+    resumed.finish_task(QUIET)
+    mine, theirs = resumed.state().tensors, undisturbed.state().tensors
+    assert mine.keys() == theirs.keys()
+    assert [key for key, value in theirs.items() if not torch.equal(mine[key], value)] == []
+
+
+def test_vectors_are_refused() -> None:
+    vectors = make_backbone(BackboneSettings(backbone="embeddings", dim=8), generator(0))
+    with pytest.raises(CampError, match="SSRE works on pictures"):
+        make_ssre(vectors, SsreSettings(), 0, CPU)
