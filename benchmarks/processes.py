@@ -17,13 +17,13 @@ import torch
 from camp.backbones import BackboneSettings, make_backbone
 from camp.seeds import generator
 
-BATCH = 64
+BATCH = 128
 BIN = Path(sys.executable).parent
 WORDS = (
-    "--dataset digits --setting cil --method fine-tune --tasks 1 --images-per-class 64 --test-per-class 1 --epochs 6 "
+    "--dataset digits --setting cil --method fine-tune --tasks 1 --images-per-class 128 --test-per-class 1 --epochs 4 "
     f"--batch-size {BATCH} --backbone resnet18-slim --resolution 32 --jitter 0.8 --grey 0.2 --quiet"
 )
-PICTURES = 640
+PICTURES = 1280
 
 
 def epoch_seconds(processes: int, threads: int) -> float:

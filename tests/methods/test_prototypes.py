@@ -48,20 +48,13 @@ def test_a_class_of_one_picture_has_no_spread_and_tells_nothing_about_it() -> No
 def test_a_task_adds_its_classes_and_the_radius_stays_the_firsts() -> None:
     first = measured(*some([0, 0, 0, 1, 1]), covariances=True)
     second = measured(*some([2, 2, 3, 3, 3], seed=1), covariances=True)
-    both = first.joined(second, torch.tensor([2, 3]))
+    both = first.joined(second)
     assert first.covariances is not None
     assert second.covariances is not None
     assert both.covariances is not None
     assert torch.equal(both.means, torch.cat([first.means, second.means]))
     assert torch.equal(both.covariances, torch.cat([first.covariances, second.covariances]))
     assert both.radius == first.radius != second.radius
-
-
-def test_a_class_that_comes_again_is_measured_anew() -> None:
-    first = measured(*some([0, 0, 0, 1, 1]), covariances=False)
-    second = measured(*some([1, 1, 2, 2], seed=1), covariances=False)
-    both = first.joined(second, torch.tensor([1, 2]))
-    assert torch.equal(both.means, torch.cat([first.means[:1], second.means]))
 
 
 def test_noisy_prototypes_lie_a_radius_around_their_means() -> None:

@@ -104,12 +104,12 @@ class Il2aObjective(PrototypeObjective):
     def targets(self, labels: Tensor, partners: Tensor) -> Tensor:
         """(1 + M, B) outputs that stand for the views of pictures with `labels` (B,) and `partners` (B, M).
 
-        -1 for a mixture that has none: of pictures of one class, or of a class of an earlier task that came again.
+        -1 for a mixture that has none: of pictures of one class.
         """
         pairs = torch.stack([labels.expand(partners.shape[1], -1), labels[partners.T]]) - self.old
         small, large = pairs.amin(dim=0), pairs.amax(dim=0)  # (M, B)
         mixed = self.known + large * (large - 1) // 2 + small
-        return torch.cat([labels[None], mixed.where((small != large) & (small >= 0), -1)])
+        return torch.cat([labels[None], mixed.where(small != large, -1)])
 
     def forward(self, z: Tensor, labels: Tensor, plan: Plan, z_old: Tensor | None) -> dict[str, Tensor]:  # type: ignore[override]
         """z (1 + M, B, D), the pictures and their mixtures."""

@@ -69,20 +69,12 @@ class Prototypes:
         """What `Prototypes(**state)` is made of."""
         return {name: value for name, value in vars(self).items() if value is not None}
 
-    def joined(self, other: "Prototypes", labels: Tensor) -> "Prototypes":
-        """These classes and those of `other`, which have `labels` (k,) here; a class that came again is moved."""
-        means = _placed(self.means, other.means, labels)
+    def joined(self, other: "Prototypes") -> "Prototypes":
+        """These classes, and behind them those of `other`; the radius stays that of the first task."""
+        means = torch.cat([self.means, other.means])
         if self.covariances is None or other.covariances is None:
             return replace(self, means=means)
-        return replace(self, means=means, covariances=_placed(self.covariances, other.covariances, labels))
-
-
-def _placed(rows: Tensor, new: Tensor, labels: Tensor) -> Tensor:
-    """`rows` (K, ...) with the rows `new` (k, ...) at `labels` (k,), behind its end if need be."""
-    placed = new.new_zeros(max(len(rows), int(labels.max()) + 1), *rows.shape[1:])
-    placed[: len(rows)] = rows
-    placed[labels] = new
-    return placed
+        return replace(self, means=means, covariances=torch.cat([self.covariances, other.covariances]))
 
 
 def measured(features: Tensor, labels: Tensor, covariances: bool) -> Prototypes:
@@ -154,9 +146,7 @@ class PrototypeMethod(IncrementalMethod):
         super()._conclude(progress)
         task = self._current()
         new = measured(clean_features(self.tip, task.views, progress), task.labels, self.covariances)
-        self.prototypes = (
-            new if self.prototypes is None else self.prototypes.joined(new, task.labels.unique())
-        )
+        self.prototypes = new if self.prototypes is None else self.prototypes.joined(new)
 
     def state(self) -> State:
         """Also the prototypes."""

@@ -16,8 +16,9 @@ def load(data: Path, classes_per_domain: int | None = 10, split: str = "auto") -
     """Classes called `domain/name`: the same thing in two domains is two classes, as in the paper.
 
     `classes_per_domain` takes the first classes of each domain by name (the reference has 10, in the order of
-    its disk; for class-incremental learning see `incremental_classes`); None takes all 345. `split` is "official" (lists `<domain>_train.txt`, `<domain>_test.txt`),
-    "reference" (90/10 by sorted file name), or "auto": official where the lists are there.
+    its disk; for class-incremental learning see `incremental_classes`); None takes all 345. `split` is "official"
+    (lists `<domain>_train.txt`, `<domain>_test.txt`), "reference" (90/10 by sorted file name), or "auto": official
+    where the lists are there.
     """
     if split not in ("auto", "official", "reference"):
         raise CampError(f"domainnet has the splits 'auto', 'official' and 'reference', not {split!r}.")
