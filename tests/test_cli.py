@@ -119,6 +119,8 @@ def test_help_of_a_method_shows_its_own_options(method: str, capsys: pytest.Capt
         ("run --backbone vit-s16 --weights random --resolution 33 --out out", "vit-s16 takes a resolution that"),
         ("run --backbone vit-s16 --weights random --depth 13 --out out", "vit-s16 has 12 blocks"),
         ("run --backbone embeddings --out out", "The backbone embeddings takes vectors, and digits has pictures."),
+        ("run --method pass --setting cil --backbone efficientnet-lite0 --out out", "PASS works on pictures through a"),
+        ("run --method fine-tune --out out", "fine-tune is for class-incremental learning and needs the label of"),
         ("run --device abacus --out out", 'There is no device "abacus" here'),
         ("run --setting ssl-cl --k estimated --out out", "The number of categories is estimated from labelled"),
         ("run --out file.txt", "The folder file.txt could not be made (File exists)."),

@@ -210,6 +210,10 @@ def test_a_split_given_back_gives_the_same_tasks(tmp_path: Path) -> None:
     (tmp_path / "torn.json").write_text("{")
     with pytest.raises(CampError, match="not valid JSON"):
         camp.run("digits", out=tmp_path / "torn", split=tmp_path / "torn.json", **rest)
+    with pytest.raises(
+        CampError, match="which the given split does not have"
+    ):
+        camp.run("digits", out=tmp_path / "both", method="lwf", split=split, **taken("lwf", rest))
     assert not (tmp_path / "both").exists()
     assert not (tmp_path / "torn").exists()
 
@@ -236,6 +240,22 @@ def test_every_setting_of_the_supplement(tmp_path: Path, setting: str, method: s
     assert final["all"] is not None
     if method not in ("simgcd", "igcd", "pass", "il2a"):  # their classifiers have only begun to learn by then
         assert results["tasks"][0]["agnostic"]["all"][0] > 0.3  # after the first task; chance is 0.1 to 0.2
+
+
+def test_camp_takes_the_papers_numbers_where_every_picture_has_a_label(tmp_path: Path) -> None:
+    for setting, alpha, terms in (
+        ("cil", 0.9, {"supcon", "ce"}),
+        ("semi-cl", None, {"simclr", "supcon", "ce"}),
+    ):
+        camp.run("digits", out=tmp_path / setting, setting=setting, **DIGITS)
+        assert results_of(tmp_path / setting)["settings"]["settings"]["alpha"] == alpha
+        line = json.loads((tmp_path / setting / "metrics.jsonl").read_text().splitlines()[0])
+        assert terms <= line.keys()
+        assert ("simclr" in line) == (setting != "cil")
+        # What was asked for is kept as it was, so that the same call finds its run again.
+        assert (
+            camp.run("digits", out=tmp_path / setting, setting=setting, **DIGITS).folder == tmp_path / setting
+        )
 
 
 def test_the_number_of_categories_estimated(tmp_path: Path) -> None:

@@ -40,7 +40,8 @@ def run(dataset: str, out: str | Path, method: str = "camp", quiet: bool = False
     """
     from camp import world
     from camp.errors import CampError
-    from camp.experiments.run import read_config, resume, start
+    from camp.experiments.folder import read_config
+    from camp.experiments.run import resume, start
     from camp.experiments.settings import from_flat
 
     folder, progress = Path(out), Progress(quiet)

@@ -13,7 +13,6 @@ from typing import Any
 
 import numpy as np
 import torch
-from filelock import FileLock, Timeout
 
 from camp import __version__, world
 from camp.backbones import make_backbone
@@ -21,6 +20,7 @@ from camp.backbones.base import Backbone
 from camp.errors import CampError
 from camp.evaluation.after_task import Evaluator
 from camp.experiments.checkpoint import load_checkpoint, save_checkpoint, told_checkpoint
+from camp.experiments.folder import alone_in, check_free, config_of, new_folder
 from camp.experiments.records import category_records, described, predictions_csv, task_record
 from camp.experiments.settings import RunSettings, from_dict, to_dict
 from camp.files import append_json_line, read_json, read_json_lines, write_json, write_text
@@ -60,7 +60,7 @@ def resume(out: Path, progress: Progress) -> dict[str, Any]:
         config: dict[str, Any] = {}
         with world.as_one():
             if world.leads():
-                config = _read_config(out)
+                config = config_of(out)
                 held.enter_context(alone_in(out))
         config = world.told(config)
         run = Run(from_dict(config["settings"]), out, progress, config.get("command", ""))
@@ -70,58 +70,6 @@ def resume(out: Path, progress: Progress) -> dict[str, Any]:
         with world.as_one():
             run.prepare()
         return run.through()
-
-
-def read_config(out: Path) -> tuple[RunSettings, str]:
-    """Settings and command of the run in `out`."""
-    config = _read_config(out)
-    return from_dict(config["settings"]), config.get("command", "")
-
-
-def _read_config(out: Path) -> dict[str, Any]:
-    path = out / "config.json"
-    if not path.exists():
-        raise CampError(f"{out} holds no run: there is no config.json in it.")
-    config = read_json(path)
-    if not isinstance(config, dict) or not isinstance(config.get("settings"), dict):
-        raise CampError(f"{path} is not that of a run; choose another folder.")
-    return config
-
-
-def check_free(out: Path) -> None:
-    """Refuse a folder that holds a run, or several; that of the first process counts."""
-    if not world.leads():
-        return
-    if (out / "config.json").exists() or (out / "several.json").exists():
-        raise CampError(
-            f"{out} already holds a run: continue it with --resume {out}, or choose another --out."
-        )
-
-
-@contextlib.contextmanager
-def new_folder(out: Path) -> Iterator[None]:
-    """Make the folder `out` and hold its lock; one that holds a run already is refused."""
-    try:
-        out.mkdir(parents=True, exist_ok=True)
-    except OSError as error:
-        raise CampError(f"The folder {out} could not be made ({error.strerror or error}).") from error
-    with alone_in(out):
-        check_free(out)  # another process may have been faster
-        yield
-
-
-@contextlib.contextmanager
-def alone_in(out: Path) -> Iterator[None]:
-    """Hold the folder's lock: two processes in one folder would spoil it."""
-    lock = FileLock(out / ".lock")
-    try:
-        lock.acquire(timeout=0)
-    except Timeout:
-        raise CampError(f"Another process is working on {out}; wait for it or stop it.") from None
-    try:
-        yield
-    finally:
-        lock.release()
 
 
 def _load(settings: RunSettings) -> Dataset:
@@ -194,7 +142,7 @@ class Run:
         write_json(self.out / "config.json", described)
 
     def prepare(self) -> None:
-        """Data, split and backbone; mistakes show here, before there is a folder."""
+        """Data, split, backbone and method; mistakes show here, before there is a folder."""
         self.dataset = _load(self.settings)
         path = self.out / "split.json"
         # Once a process has got past the bank, the split is that of its file. It is the first process's that counts.
@@ -203,16 +151,18 @@ class Run:
         self.split.check(self.dataset)
         _check_split(self.split)
         self.backbone = make_backbone(self._backbone_settings(), generator(self.settings.seed, "backbone"))
+        # What was left open is settled for the run, while config.json keeps what was asked for.
+        self.chosen = self.settings.for_split(self.split)
+        device = torch.device(world.device(self.settings.backbone.device))
+        self.method: Method = method_info(self.settings.method).build(
+            self.backbone, self.chosen.settings, self.settings.seed, device
+        )
 
     def through(self) -> dict[str, Any]:
         """From the bank to the results, skipping what an earlier process did; `prepare` comes first."""
-        backbone, device = self.backbone, torch.device(world.device(self.settings.backbone.device))
+        method, device = self.method, torch.device(world.device(self.settings.backbone.device))
         with self.clock.of("bank"):
-            views = self._open_views(backbone, device)
-        self.settings = self.settings.for_split(self.split)
-        method: Method = method_info(self.settings.method).build(
-            backbone, self.settings.settings, self.settings.seed, device
-        )
+            views = self._open_views(self.backbone, device)
         stream = [make_task(self.split, self.dataset, t, views) for t in range(len(self.split.tasks))]
         first_task, first_epoch = self._restore(method, stream)
         for t in range(first_task, len(stream)):
@@ -373,7 +323,7 @@ class Run:
             "format": 1,
             "name": str(self.out),
             "command": self.command,
-            **described(self.settings, self.backbone, method.epochs),
+            **described(self.chosen, self.backbone, method.epochs),
             "notes": self._notes(),
             "tasks_planned": len(self.split.tasks),
             "tasks": self.records,

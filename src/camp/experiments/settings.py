@@ -119,10 +119,15 @@ class RunSettings:
 
     def for_split(self, split: Split) -> Self:
         """The same with what the method left open for a stream in which every picture has its label."""
-        settle = getattr(self.settings, "where_all_labelled", None)
-        if settle is None or any(task.unlabelled for task in split.tasks):
+        if any(task.unlabelled for task in split.tasks):
+            if method_info(self.method).supervised:
+                raise CampError(
+                    f"{self.method} is for class-incremental learning and needs the label of every picture, which the "
+                    "given split does not have: use --setting cil."
+                )
             return self
-        return dataclasses.replace(self, settings=settle())
+        settle = getattr(self.settings, "where_all_labelled", None)
+        return self if settle is None else dataclasses.replace(self, settings=settle())
 
     def augmentation(self) -> Augmentation:
         """How views are made: the data set's way, but for what the settings change."""

@@ -14,7 +14,8 @@ from typing import Any
 
 from camp import __version__, world
 from camp.errors import CampError, LostProcess
-from camp.experiments.run import Run, alone_in, check_free, new_folder, resume, start
+from camp.experiments.folder import alone_in, check_free, new_folder
+from camp.experiments.run import Run, resume, start
 from camp.experiments.settings import RunSettings, from_dict, to_dict
 from camp.files import read_json, write_json
 from camp.progress import Progress

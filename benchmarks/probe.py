@@ -1,0 +1,60 @@
+"""What the features of finished class-incremental runs are worth, apart from how their methods classify.
+
+    python benchmarks/probe.py RUN...
+
+After the last task, on the test pictures of all tasks, per cent right: the method's own answers; nearest class means, from
+the training pictures of all tasks by the last network; a linear support vector classifier on all of those. The latter two
+see pictures that the method may no longer see.
+"""
+
+import sys
+from pathlib import Path
+
+import numpy as np
+import torch
+import torch.nn.functional as F
+from sklearn.svm import LinearSVC
+
+from camp.evaluation.upper_bound import nearest_mean, true_means
+from camp.experiments.checkpoint import load_checkpoint
+from camp.experiments.folder import read_config
+from camp.experiments.run import Run
+from camp.methods.phase1 import clean_features
+from camp.progress import Progress
+from camp.streams.stream import make_task
+
+
+def probe(folder: Path) -> tuple[float, float, float]:
+    """Shares of right answers: the method's, nearest true means, support vectors."""
+    progress = Progress(quiet=True)
+    settings, command = read_config(folder)
+    run = Run(settings, folder, progress, command)
+    run.prepare()
+    device = torch.device("cpu")
+    views = run._open_views(run.backbone, device)
+    stream = [make_task(run.split, run.dataset, t, views) for t in range(len(run.split.tasks))]
+    method = run.method
+    saved = load_checkpoint(folder / "checkpoint")
+    assert saved is not None, f"{folder} has no checkpoint"
+    method.load(saved[0], None, stream[0][0].views)
+
+    train = torch.cat([clean_features(method.tip, task.views, progress) for task, _ in stream])
+    test = torch.cat([clean_features(method.tip, truth.test_views, progress) for _, truth in stream])
+    of_train = np.concatenate([truth.train_classes for _, truth in stream])
+    of_test = np.concatenate([truth.test_classes for _, truth in stream])
+    label_of = stream[-1][1].class_of_label
+    own = np.array([label_of[method.categories[i].label] for i in method.predict(test).tolist()])
+    classes, means = true_means(train.numpy(), of_train)
+    nearest = nearest_mean(test.numpy(), means, classes)
+    svc = LinearSVC(tol=1e-3, dual=False).fit(F.normalize(train, dim=1).numpy(), of_train)
+    answers = (own, nearest, svc.predict(F.normalize(test, dim=1).numpy()))
+    return tuple(float((answer == of_test).mean()) for answer in answers)  # type: ignore[return-value]
+
+
+if __name__ == "__main__":
+    print("| run | own answers | nearest true means | linear on all features |\n|---|---:|---:|---:|")
+    for name in sys.argv[1:]:
+        print(
+            f"| {Path(name).name} | " + " | ".join(f"{100 * x:.1f}" for x in probe(Path(name))) + " |",
+            flush=True,
+        )
