@@ -65,6 +65,8 @@ def joined() -> Iterator[None]:
         yield
         return
     backend = "cpu:gloo,cuda:nccl" if torch.cuda.is_available() else "gloo"
+    if torch.cuda.is_available():  # else every process would also open the first GPU
+        torch.cuda.set_device(int(os.environ.get("LOCAL_RANK", 0)) % torch.cuda.device_count())
     try:
         dist.init_process_group(backend, timeout=_PATIENCE)
     except (RuntimeError, ValueError) as error:
