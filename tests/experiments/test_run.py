@@ -210,9 +210,7 @@ def test_a_split_given_back_gives_the_same_tasks(tmp_path: Path) -> None:
     (tmp_path / "torn.json").write_text("{")
     with pytest.raises(CampError, match="not valid JSON"):
         camp.run("digits", out=tmp_path / "torn", split=tmp_path / "torn.json", **rest)
-    with pytest.raises(
-        CampError, match="which the given split does not have"
-    ):
+    with pytest.raises(CampError, match="which the given split does not have"):
         camp.run("digits", out=tmp_path / "both", method="lwf", split=split, **taken("lwf", rest))
     assert not (tmp_path / "both").exists()
     assert not (tmp_path / "torn").exists()
