@@ -82,6 +82,14 @@ class Stream:
         return all(bool((task.labels >= 0).all()) for task, _ in self.tasks)
 
 
+def learn(method: Method, task: Task) -> list[dict[str, float]]:
+    """All of one task."""
+    method.start_task(task, QUIET)
+    terms = [method.train_epoch(epoch) for epoch in range(method.epochs)]
+    method.finish_task(QUIET)
+    return terms
+
+
 def backbone(kind: str, seed: int) -> Backbone:
     return make_backbone((KINDS | BANKED)[kind], generator(seed, "backbone"))
 

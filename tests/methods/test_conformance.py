@@ -9,7 +9,18 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from small_streams import LABELLED, QUIET, USUAL, Plan, Stream, kinds_for, small_settings, stream, takes
+from small_streams import (
+    LABELLED,
+    QUIET,
+    USUAL,
+    Plan,
+    Stream,
+    kinds_for,
+    learn,
+    small_settings,
+    stream,
+    takes,
+)
 from torch import Tensor
 
 from camp.errors import CampError
@@ -91,14 +102,6 @@ class Outcome:
 
 def _equal(a: Tensor | None, b: Tensor | None) -> bool:
     return torch.equal(a, b) if a is not None and b is not None else a is b
-
-
-def learn(method: Method, task: Task) -> list[dict[str, float]]:
-    """All of one task."""
-    method.start_task(task, QUIET)
-    terms = [method.train_epoch(epoch) for epoch in range(method.epochs)]
-    method.finish_task(QUIET)
-    return terms
 
 
 def features_of(method: Method, here: Stream) -> Tensor:

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 import torch
-from small_streams import QUIET, Stream, stream
+from small_streams import QUIET, Stream, learn, stream
 from torch import Tensor
 
 from camp.errors import CampError
@@ -120,9 +120,7 @@ def learned(here: Stream, tasks: int, **options: Any) -> tuple[Il2a, list[dict[s
     method, terms = here.build("il2a", **options), []
     assert isinstance(method, Il2a)
     for task, _ in here.tasks[:tasks]:
-        method.start_task(task, QUIET)
-        terms += [method.train_epoch(epoch) for epoch in range(method.epochs)]
-        method.finish_task(QUIET)
+        terms += learn(method, task)
     return method, terms
 
 

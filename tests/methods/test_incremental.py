@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 import torch
 import torch.nn.functional as F
-from small_streams import CPU, QUIET, Stream, backbone, small_settings, stream
+from small_streams import CPU, QUIET, Stream, backbone, learn, small_settings, stream
 
 from camp.errors import CampError
 from camp.methods import method_info
@@ -27,14 +27,6 @@ def built(name: str, **options: float) -> IncrementalMethod:
     method = method_info(name).build(backbone("pictures", 0), small_settings(name, **options), 0, CPU)
     assert isinstance(method, IncrementalMethod)
     return method
-
-
-def learn(method: IncrementalMethod, here: Stream, tasks: int) -> None:
-    for task, _ in here.tasks[:tasks]:
-        method.start_task(task, QUIET)
-        for epoch in range(method.epochs):
-            method.train_epoch(epoch)
-        method.finish_task(QUIET)
 
 
 def test_an_epoch_shows_every_picture_once(here: Stream) -> None:
@@ -62,13 +54,9 @@ def test_fine_tune_looks_at_the_classes_of_its_task_alone() -> None:
 
 def test_old_rows_of_the_classifier_stay_where_they_are(here: Stream) -> None:
     method = built("fine-tune")
-    learn(method, here, 1)
+    learn(method, here.tasks[0][0])
     before = method._heads["classifier.weight"].clone()
-    learn_second = here.tasks[1][0]
-    method.start_task(learn_second, QUIET)
-    for epoch in range(method.epochs):
-        method.train_epoch(epoch)
-    method.finish_task(QUIET)
+    learn(method, here.tasks[1][0])
     after = method._heads["classifier.weight"]
     assert after.shape == (4, method.dim)
     assert torch.equal(after[:2], before)  # no loss touches them
@@ -76,7 +64,8 @@ def test_old_rows_of_the_classifier_stay_where_they_are(here: Stream) -> None:
 
 def test_answers_are_the_greatest_logit_of_those_allowed(here: Stream) -> None:
     method = built("fine-tune")
-    learn(method, here, 2)
+    for task, _ in here.tasks:
+        learn(method, task)
     z = torch.randn(30, method.dim, generator=torch.Generator().manual_seed(0))
     logits = F.linear(z, method._heads["classifier.weight"], method._heads["classifier.bias"])
     assert torch.equal(method.predict(z), logits.argmax(1))
@@ -106,12 +95,9 @@ def test_lwf_moves_old_answers_less_than_fine_tune(here: Stream) -> None:
     moved = []
     for name, options in (("fine-tune", {}), ("lwf", {"lwf": 20.0})):
         method = built(name, epochs=8, **options)
-        learn(method, here, 1)
+        learn(method, here.tasks[0][0])
         before = method._logits(method.features(z)).softmax(1)
-        method.start_task(here.tasks[1][0], QUIET)
-        for epoch in range(method.epochs):
-            method.train_epoch(epoch)
-        method.finish_task(QUIET)
+        learn(method, here.tasks[1][0])
         moved.append((method._logits(method.features(z))[:, :2].softmax(1) - before).abs().mean().item())
     assert moved[1] < 0.7 * moved[0]
 
@@ -121,7 +107,7 @@ def test_ewc_gathers_fisher_information_and_holds_the_network(here: Stream) -> N
     distances = []
     for method in (free, held):
         assert isinstance(method, Ewc)
-        learn(method, here, 1)
+        learn(method, here.tasks[0][0])
         first = {name: value.clone() for name, value in method.consolidation.fisher.items()}
         assert list(first) == sorted(dict(method.tip.named_parameters()))
         assert all((value >= 0).all() for value in first.values())
@@ -148,7 +134,7 @@ def test_ewc_merges_by_halves(here: Stream) -> None:
 def test_joint_sees_the_pictures_of_all_tasks(here: Stream) -> None:
     method = built("joint")
     assert isinstance(method, Joint)
-    learn(method, here, 1)
+    learn(method, here.tasks[0][0])
     method.start_task(here.tasks[1][0], QUIET)
     phase = method._phase1
     assert phase is not None
@@ -159,7 +145,7 @@ def test_joint_sees_the_pictures_of_all_tasks(here: Stream) -> None:
 def test_a_class_that_comes_again_is_refused(tmp_path: Path) -> None:
     again = stream("pictures", tmp_path, ({0: (5, 0), 1: (5, 0)}, {1: (5, 0), 2: (5, 0)}))
     method = built("fine-tune")
-    learn(method, again, 1)
+    learn(method, again.tasks[0][0])
     with pytest.raises(CampError, match="1 of task 2 came before"):
         method.start_task(again.tasks[1][0], QUIET)
 

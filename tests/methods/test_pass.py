@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 import torch
-from small_streams import QUIET, Stream, stream
+from small_streams import Stream, learn, stream
 from torch import Tensor
 
 from camp.errors import CampError
@@ -109,9 +109,7 @@ def learned(here: Stream, tasks: int, **options: Any) -> tuple[Pass, list[dict[s
     method, terms = here.build("pass", **options), []
     assert isinstance(method, Pass)
     for task, _ in here.tasks[:tasks]:
-        method.start_task(task, QUIET)
-        terms += [method.train_epoch(epoch) for epoch in range(method.epochs)]
-        method.finish_task(QUIET)
+        terms += learn(method, task)
     return method, terms
 
 

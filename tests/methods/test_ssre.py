@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 import torch
-from small_streams import CPU, LABELLED, QUIET, Stream, small_settings, stream
+from small_streams import CPU, LABELLED, QUIET, Stream, learn, small_settings, stream
 from torch import Tensor
 
 from camp.backbones import BackboneSettings, make_backbone
@@ -25,14 +25,6 @@ def resnet() -> Ssre:
     """With batch norms, which conv-tiny has not."""
     settings = BackboneSettings(backbone="resnet18-slim", resolution=8)
     return make_ssre(make_backbone(settings, generator(0, "backbone")), small_settings("ssre"), 0, CPU)
-
-
-def learn(method: Ssre, here: Stream, tasks: int) -> None:
-    for task, _ in here.tasks[:tasks]:
-        method.start_task(task, QUIET)
-        for epoch in range(method.epochs):
-            method.train_epoch(epoch)
-        method.finish_task(QUIET)
 
 
 def test_nearness_by_hand() -> None:
@@ -103,7 +95,8 @@ def test_after_the_first_task_only_the_middle_of_kernels_changes(here: Stream, n
     method = resnet() if network == "resnet18-slim" else here.build("ssre")
     assert isinstance(method, Ssre)
     names = list(method.tip.state_dict())
-    learn(method, here, 1)
+    for task, _ in here.tasks[:1]:
+        learn(method, task)
     before = {key: value.clone() for key, value in method.tip.state_dict().items()}
     for task, _ in here.tasks[1:]:
         method.start_task(task, QUIET)
@@ -126,7 +119,8 @@ def test_after_the_first_task_only_the_middle_of_kernels_changes(here: Stream, n
 
 def test_prototypes_lie_in_the_space_of_the_folded_network(here: Stream) -> None:
     method = resnet()
-    learn(method, here, 2)
+    for task, _ in here.tasks[:2]:
+        learn(method, task)
     task = here.tasks[1][0]
     features = method.features(task.views.clean(torch.arange(len(task))))
     assert method.prototypes is not None
@@ -142,9 +136,11 @@ def test_a_task_with_branches_goes_on_where_it_was_interrupted(
     """Batch norms, branches and their moments are those of a run that nobody disturbed."""
     tasks = [task for task, _ in here.tasks[:2]]
     undisturbed = resnet()
-    learn(undisturbed, here, 2)
+    for task, _ in here.tasks[:2]:
+        learn(undisturbed, task)
     stopped = resnet()
-    learn(stopped, here, 1)
+    for task, _ in here.tasks[:1]:
+        learn(stopped, task)
     stopped.start_task(tasks[1], QUIET)
     for epoch in range(at_epoch):
         stopped.train_epoch(epoch)

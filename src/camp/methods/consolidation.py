@@ -14,7 +14,8 @@ from torch import Tensor, nn
 
 from camp import world
 from camp.losses import elastic
-from camp.methods.tip_method import part_of
+from camp.methods.base import State
+from camp.methods.tip_method import TipMethod, part_of
 from camp.progress import Progress
 from camp.views.base import Views
 
@@ -51,6 +52,21 @@ class Consolidation:
     def restore(self, tensors: dict[str, Tensor], device: torch.device) -> None:
         """Take up `state`."""
         self.fisher = {k: v.to(device) for k, v in part_of(tensors, "fisher.").items()}
+
+
+class Consolidating(TipMethod):
+    """A method that holds its tip where it mattered; mixed into one that trains and classifies in its own way."""
+
+    consolidation: Consolidation
+
+    def state(self) -> State:
+        """Also the Fisher information."""
+        state = super().state()
+        state.tensors |= self.consolidation.state()
+        return state
+
+    def _restore(self, state: State, views: Views) -> None:
+        self.consolidation.restore(state.tensors, self.device)
 
 
 def diagonal_fisher(

@@ -18,13 +18,11 @@ from torch import Tensor
 
 from camp.backbones.base import Backbone
 from camp.errors import CampError
-from camp.methods.base import State
-from camp.methods.consolidation import Consolidation, diagonal_fisher
+from camp.methods.consolidation import Consolidating, Consolidation, diagonal_fisher
 from camp.methods.fine_tune import FineTuneObjective
 from camp.methods.incremental import IncrementalMethod, IncrementalObjective, IncrementalSettings
 from camp.methods.settings import check_share
 from camp.progress import Progress
-from camp.views.base import Views
 
 
 @dataclass(frozen=True)
@@ -42,7 +40,7 @@ class EwcSettings(IncrementalSettings):
             raise CampError(f"ewc, the weight of the penalty, can not be negative, and {self.ewc} is.")
 
 
-class Ewc(IncrementalMethod):
+class Ewc(Consolidating, IncrementalMethod):
     """Fine-tuning with the penalty."""
 
     def __init__(self, backbone: Backbone, settings: EwcSettings, seed: int, device: torch.device) -> None:
@@ -64,15 +62,6 @@ class Ewc(IncrementalMethod):
         new = diagonal_fisher(self.tip, objective.new_logits, task.views, labels, progress)
         keep = self.settings.fisher_kept
         self.consolidation.gather(new, keep, 1 - keep)
-
-    def state(self) -> State:
-        """Also the Fisher information."""
-        state = super().state()
-        state.tensors |= self.consolidation.state()
-        return state
-
-    def _restore(self, state: State, views: Views) -> None:
-        self.consolidation.restore(state.tensors, self.device)
 
 
 def make_ewc(backbone: Backbone, settings: EwcSettings, seed: int, device: torch.device) -> Ewc:

@@ -23,14 +23,12 @@ from camp.backbones.base import Backbone
 from camp.errors import CampError
 from camp.initialisation import init_default_
 from camp.losses import balanced, cross_entropy, simclr
-from camp.methods.base import State
 from camp.methods.centroid_method import CentroidMethod, Composition
-from camp.methods.consolidation import Consolidation, diagonal_fisher
+from camp.methods.consolidation import Consolidating, Consolidation, diagonal_fisher
 from camp.methods.heads import gcd_projector
 from camp.methods.phase1 import Objective, Phase1, unlabelled
 from camp.methods.settings import ContrastiveSettings
 from camp.progress import Progress
-from camp.views.base import Views
 
 
 @dataclass(frozen=True)
@@ -64,7 +62,7 @@ class EwcObjective(Objective):
         return {"simclr": l_simclr, "ce": l_ce, "loss": balanced(l_simclr, l_ce, s.beta)}
 
 
-class GcdEwc(CentroidMethod):
+class GcdEwc(Consolidating, CentroidMethod):
     """GCD that remembers which parameters mattered."""
 
     def __init__(
@@ -86,15 +84,6 @@ class GcdEwc(CentroidMethod):
             self.consolidation.gather(
                 diagonal_fisher(self.tip, objective.classifier, views, labels, progress)
             )
-
-    def state(self) -> State:
-        """Also the Fisher information."""
-        state = super().state()
-        state.tensors |= self.consolidation.state()
-        return state
-
-    def _restore(self, state: State, views: Views) -> None:
-        self.consolidation.restore(state.tensors, self.device)
 
 
 def make_gcd_ewc(backbone: Backbone, settings: GcdEwcSettings, seed: int, device: torch.device) -> GcdEwc:

@@ -28,13 +28,7 @@ from camp.backbones.base import Backbone
 from camp.errors import CampError
 from camp.losses import semantic_augmentation
 from camp.methods.incremental import Plan
-from camp.methods.prototypes import (
-    PrototypeMethod,
-    PrototypeObjective,
-    Prototypes,
-    PrototypeSettings,
-    check_pixels,
-)
+from camp.methods.prototypes import PrototypeMethod, PrototypeObjective, PrototypeSettings, check_pixels
 from camp.progress import Progress
 from camp.views.base import Batch, Views
 
@@ -64,19 +58,15 @@ class Il2aObjective(PrototypeObjective):
 
     settings: Il2aSettings
 
-    def __init__(
-        self,
-        dim: int,
-        old: int,
-        known: int,
-        generator: torch.Generator,
-        settings: Il2aSettings,
-        prototypes: Prototypes | None,
-    ) -> None:
-        new = known - old
-        super().__init__(dim, old, known + new * (new - 1) // 2, generator, settings, prototypes)
-        self.known = known
-        self.copies = 1 + settings.mixtures
+    @property
+    def copies(self) -> int:  # type: ignore[override]
+        """The picture and its mixtures."""
+        return 1 + self.settings.mixtures
+
+    def rows(self) -> int:
+        """Also for each pair of classes of this task."""
+        new = self.known - self.old
+        return self.known + new * (new - 1) // 2
 
     def plan(self, labels: Tensor, draw: torch.Generator) -> Plan:
         """`partners` (B, M), positions in the batch, and `shares` (B, M), how much of a mixture is the picture."""

@@ -53,7 +53,11 @@ class IncrementalObjective(Objective):
         """For features of length `dim`; labels 0 .. old - 1 are of earlier tasks, old .. known - 1 of this one."""
         super().__init__()
         self.old, self.known = old, known
-        self.classifier = init_default_(nn.Linear(dim, self.outputs * known), generator)
+        self.classifier = init_default_(nn.Linear(dim, self.rows()), generator)
+
+    def rows(self) -> int:
+        """Of the classifier in training; those behind the last class go when the task ends."""
+        return self.outputs * self.known
 
     def plan(self, labels: Tensor, draw: torch.Generator) -> Plan:
         """What else is drawn for pictures with `labels` (B,); every process draws the same."""
@@ -107,10 +111,10 @@ class SupervisedPhase(Phase1):
 
     def _step(self, rows: Tensor, plan: Any, ids: Tensor, batch: Batch, epoch: int) -> dict[str, Tensor]:
         copies, count = self.objective.copies, len(rows)
-        z, z_old = gathered(self._features(batch), copies, count), None
+        z, z_old = gathered(self._run(self.tip, batch), copies, count), None
         if self.old_tip is not None:
             with torch.no_grad():
-                z_old = gathered(self.old_tip(batch), copies, count)
+                z_old = gathered(self._run(self.old_tip, batch), copies, count)
         plan = {name: value.to(self.device) for name, value in plan.items()}
         terms = self.objective(z, self.labels[rows].to(self.device), plan, z_old)
         self._descend(self._penalised(terms))

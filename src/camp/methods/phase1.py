@@ -169,7 +169,7 @@ class Phase1:
         return {name: (value / self.steps).item() for name, value in sums.items()}
 
     def _step(self, rows: Tensor, own: int, ids: Tensor, batch: Batch, epoch: int) -> dict[str, Tensor]:
-        z = gathered(self._features(batch), 2, len(rows))
+        z = gathered(self._run(self.tip, batch), 2, len(rows))
         terms = self.objective(z, own, self.labels[rows[own:]].to(self.device), epoch)
         loss = terms["loss"]
         if self.old is not None and self.distiller is not None:
@@ -178,12 +178,12 @@ class Phase1:
         self._descend(self._penalised(terms))
         return terms
 
-    def _features(self, batch: Batch) -> Tensor:
-        """(n, D) of views by the tip in training; losses get float32 whatever it ran in."""
+    def _run(self, tip: nn.Module, batch: Batch) -> Tensor:
+        """(n, D) of views by a tip; losses get float32 whatever it ran in."""
         if not self.mixed:
-            return self.tip(batch)
+            return tip(batch)
         with torch.autocast(self.device.type, torch.bfloat16):
-            return self.tip(batch).float()
+            return tip(batch).float()
 
     def _penalised(self, terms: dict[str, Tensor]) -> Tensor:
         """Add the penalty to the terms; what is to be differentiated."""
