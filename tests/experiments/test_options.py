@@ -94,6 +94,11 @@ def test_what_is_not_given_is_each_methods_own_default() -> None:
         ("--adapter=sdc linear", '"linear" belongs to no option; leave it out.'),
         ("--alpha 2", "With camp: alpha is a share between 0 and 1, not 2.0."),
         ("--beta 2", "With camp: beta is a share between 0 and 1, not 2.0."),
+        ("--setting cll", 'There is no setting "cll"; the settings are gccd, cil, ssl-cl, semi-cl, gcd, igcd, cgcd.'),
+        ("--dataset digits --classes-per-domain 3", "classes_per_domain is for domainnet, not digits."),
+        ("--split s.json --tasks 2", "A given split already decides tasks: leave that out, or the split."),
+        ("--augmentations 0", "Two views of a picture are compared, so the bank needs at least 2 augmentations, not 0."),
+        ("--beta 2 --setting cll", 'There is no setting "cll"; the settings are gccd, cil, ssl-cl, semi-cl, gcd, igcd, cgcd.'),
     ],
 )  # fmt: skip
 def test_mistakes(words: str, said: str) -> None:

@@ -2,94 +2,17 @@
 
 import csv
 import json
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
-from PIL import Image
-from sklearn.datasets import load_digits
+from small_runs import DIGITS, TINY, numbers, results_of, stop_after, taken
 
 import camp
 from camp.errors import CampError
-from camp.experiments.settings import from_dict, from_flat, option_names, to_dict
 from camp.methods import METHODS
-from camp.methods.centroid_method import CentroidMethod
-from camp.streams.scenarios import PRESETS
-
-TINY: dict[str, Any] = {
-    "images_per_class": 12,
-    "test_per_class": 4,
-    "epochs": 2,
-    "batch_size": 32,
-    "n_init": 3,
-    "projector_width": 32,
-    "quiet": True,
-}
-DIGITS = {**TINY, "resolution": 8, "tasks": 2}
-
-
-@pytest.fixture(autouse=True)
-def _own_banks(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("CAMP_BANKS", str(tmp_path / "banks"))
-
-
-@pytest.fixture
-def vectors(tmp_path: Path) -> Path:
-    """A file of vectors: the pixels of the digits."""
-    digits = load_digits()
-    path = tmp_path / "digits.npz"
-    np.savez(path, vectors=digits.data[:500].astype(np.float32) / 16, labels=digits.target[:500])
-    return path
-
-
-@pytest.fixture
-def pictures(tmp_path: Path) -> Path:
-    """A folder of six classes, each of its own colour, with eight pictures to learn from and three for tests."""
-    rng = np.random.default_rng(0)
-    root = tmp_path / "pictures"
-    for number in range(6):
-        colour = rng.integers(40, 216, 3)
-        for part, count in (("train", 8), ("test", 3)):
-            for i in range(count):
-                pixels = colour + rng.integers(-30, 31, (20, 24, 3))
-                path = root / part / f"class {number}" / f"{i}.png"
-                path.parent.mkdir(parents=True, exist_ok=True)
-                Image.fromarray(pixels.clip(0, 255).astype(np.uint8)).save(path)
-    return root
-
-
-def taken(method: str, options: dict[str, Any]) -> dict[str, Any]:
-    """The options that a run with `method` has."""
-    return {key: options[key] for key in options if key in (*option_names(method), "quiet")}
-
-
-def results_of(folder: Path) -> dict[str, Any]:
-    return json.loads((folder / "results.json").read_text())
-
-
-def numbers(folder: Path) -> dict[str, Any]:
-    """Results but for times, and what depends on the folder's name."""
-    results = results_of(folder)
-    for varying in ("seconds", "name", "command", "settings"):
-        del results[varying]
-    return {"results": results, "predictions": (folder / "predictions.csv").read_text()}
-
-
-def stop_after(monkeypatch: pytest.MonkeyPatch, epochs: int) -> Callable[[], None]:
-    """Have the user press Ctrl-C after so many epochs; the result lets it go on."""
-    train, done = CentroidMethod.train_epoch, 0
-
-    def interrupted(self: CentroidMethod, epoch: int) -> dict[str, float]:
-        nonlocal done
-        if done == epochs:
-            raise KeyboardInterrupt
-        done += 1
-        return train(self, epoch)
-
-    monkeypatch.setattr(CentroidMethod, "train_epoch", interrupted)
-    return lambda: monkeypatch.setattr(CentroidMethod, "train_epoch", train)
+from camp.streams.scenario import PRESETS
 
 
 def test_from_python(tmp_path: Path) -> None:
@@ -137,65 +60,12 @@ def test_called_again_it_goes_on_or_is_finished(tmp_path: Path, monkeypatch: pyt
         camp.run("digits", out=tmp_path / "run", method="gcd", **DIGITS)
 
 
-@pytest.mark.parametrize(
-    ("options", "sentence"),
-    [
-        ({"epoch": 3}, 'There is no option "epoch" for camp; did you mean epochs?'),
-        ({"wibble": 3}, 'There is no option "wibble" for camp.'),
-        ({"epochs": "three"}, "epochs takes a whole number, not 'three'."),
-        ({"epochs": True}, "epochs takes a whole number, not True."),
-        ({"tasks": 2.5}, "tasks takes a whole number or None, not 2.5."),
-        ({"k": "guessed"}, "k takes 'known' or 'estimated', not 'guessed'."),
-        ({"views": "banked"}, "views takes 'bank' or 'fresh', not 'banked'."),
-        ({"supervised": 0}, "supervised takes True or False, not 0."),
-        ({"adapter": "affine"}, "adapter takes 'none' or 'linear' or 'mlp' or 'trex' or 'sdc', not 'affine'."),
-        ({"weights": 3}, "weights takes a text or None, not 3."),
-        ({"simclr_temperature": 0}, "simclr_temperature must be above 0, and 0 is not."),
-        ({"max_novel": 0}, "max_novel counts categories and must be at least 1, not 0."),
-        ({"clip": 0.0}, "clip, the bound of the gradient, must be above 0, and 0.0 is not."),
-        ({"setting": "gcdd"}, 'There is no setting "gcdd"; the settings are '),
-        ({"tasks": 11}, "10 classes cannot be cut into 11 tasks; use fewer tasks."),
-        ({"setting": "ssl-cl", "k": "estimated"}, "The number of categories is estimated from labelled pictures"),
-        ({"backbone": "vit-s16", "weights": "random", "resolution": 33}, "vit-s16 takes a resolution that"),
-        ({"backbone": "embeddings"}, "The backbone embeddings takes vectors, and digits has pictures."),
-        ({"device": "abacus"}, 'There is no device "abacus" here'),
-    ],
-)  # fmt: skip
-def test_mistakes_are_sentences_and_leave_nothing(
-    tmp_path: Path, options: dict[str, Any], sentence: str
-) -> None:
-    with pytest.raises(CampError) as error:
-        camp.run("digits", out=tmp_path / "run", **options)
-    assert str(error.value).startswith(sentence)
-    assert list(tmp_path.iterdir()) == []
-
-
 def test_numbers_of_numpy_and_paths_are_options_too(vectors: Path, tmp_path: Path) -> None:
     options: dict[str, Any] = {**TINY, "epochs": np.int64(1), "learning_rate": np.float32(0.001)}
     camp.run("embeddings", out=tmp_path / "run", data=vectors, seed=np.arange(3)[2], **options)
     settings = json.loads((tmp_path / "run" / "config.json").read_text())["settings"]
     assert (settings["seed"], settings["settings"]["training"]["epochs"]) == (2, 1)
     assert settings["data"]["data"] == str(vectors)
-
-
-@pytest.mark.parametrize("method", METHODS)
-def test_settings_survive_their_file(method: str) -> None:
-    plain = from_flat(method, {})
-    options = {
-        "seed": 3, "epochs": 7, "tasks": 4, "k": "estimated", "bad_share": 0.5, "n_init": 9, "metric": "cosine",
-        "beta": 0.1, "backbone": "vit-s14", "depth": 11, "flip": 0.0, "precision": "int8", "max_novel": 4,
-    }  # fmt: skip
-    changed = from_flat(method, taken(method, options))
-    assert changed != plain
-    for settings in (plain, changed):
-        assert from_dict(json.loads(json.dumps(to_dict(settings)))) == settings
-
-
-def test_settings_of_another_version_are_a_sentence() -> None:
-    values = to_dict(from_flat("camp", {}))
-    values["views"]["colour_of_the_sky"] = "blue"
-    with pytest.raises(CampError, match="made by another version"):
-        from_dict(values)
 
 
 def test_a_split_given_back_gives_the_same_tasks(tmp_path: Path) -> None:
@@ -309,147 +179,3 @@ def test_vectors(vectors: Path, tmp_path: Path) -> None:
     assert finished.page().exists()
     vectors.unlink()  # a finished run can do without
     assert camp.run("embeddings", out=tmp_path / "run", data=vectors, tasks=2, **TINY).accuracy
-
-
-BROKEN = ("train/class 1/0.png", "train/class 3/2.png", "test/class 4/1.png")
-PICTURES = {
-    **TINY,
-    "tasks": 2,
-    "novel_fraction": 0.34,
-    "order": "given",
-    "backbone": "conv-tiny",
-    "resolution": 8,
-}
-
-
-def spoil(root: Path) -> None:
-    for key in BROKEN:
-        (root / key).write_text(f"{key} is not a picture")
-
-
-def skipped(folder: Path) -> list[str]:
-    with (folder / "skipped.csv").open() as file:
-        return [row["picture"] for row in csv.DictReader(file)]
-
-
-def split_keys(folder: Path) -> set[str]:
-    tasks = json.loads((folder / "split.json").read_text())["tasks"]
-    parts = [task[part] for task in tasks for part in ("labelled", "unlabelled", "test")]
-    return {key for part in parts for keys in part.values() for key in keys}
-
-
-def test_broken_pictures_are_left_out_and_listed(
-    pictures: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    spoil(pictures)
-    options = {**PICTURES, "data": pictures, "bad_share": 0.1}
-    whole = camp.run("folder", out=tmp_path / "whole", **options)
-    assert skipped(whole.folder) == sorted(BROKEN)
-    assert split_keys(whole.folder).isdisjoint(BROKEN)
-    assert results_of(whole.folder)["notes"] == ["3 pictures could not be read and were left out."]
-    assert sum(task["test"] for task in results_of(whole.folder)["tasks"]) == 17
-
-    # What the run went without does not matter any more: removed or mended, it ends in the same numbers.
-    for name, change in (
-        ("removed", lambda path: path.unlink()),
-        ("mended", lambda path: Image.new("RGB", (20, 24), "red").save(path)),
-    ):
-        spoil(pictures)
-        let_go_on = stop_after(monkeypatch, 3)
-        with pytest.raises(KeyboardInterrupt):
-            camp.run("folder", out=tmp_path / name, **options)
-        let_go_on()
-        for key in BROKEN:
-            change(pictures / key)
-        resumed = camp.run("folder", out=tmp_path / name, **options)
-        assert numbers(resumed.folder) == numbers(whole.folder)
-        assert skipped(resumed.folder) == sorted(BROKEN)
-
-
-def test_too_many_broken_pictures_stop_a_run_until_they_are_gone(pictures: Path, tmp_path: Path) -> None:
-    whole = {key: (pictures / key).read_bytes() for key in BROKEN}
-    spoil(pictures)
-    options = {**PICTURES, "data": pictures, "bad_share": 0.02}
-    for name in ("removed", "mended"):
-        out = tmp_path / name
-        with pytest.raises(CampError) as error:
-            camp.run("folder", out=out, **options)
-        assert str(error.value).startswith(
-            "3 of 66 pictures could not be read, more than the 2% that --bad-share"
-        )
-        assert f"use --resume {out}" in str(error.value)
-        assert skipped(out) == sorted(BROKEN)
-        assert not (out / "split.json").exists()
-    for key in BROKEN:
-        (pictures / key).unlink()
-    removed = camp.run("folder", out=tmp_path / "removed", **options)
-    assert sum(task["test"] for task in results_of(removed.folder)["tasks"]) == 17
-    for key, data in whole.items():
-        (pictures / key).write_bytes(data)
-    mended = camp.run("folder", out=tmp_path / "mended", **options)
-    assert split_keys(mended.folder) == split_keys(removed.folder) | set(BROKEN)
-    for finished in (removed, mended):
-        assert not (finished.folder / "skipped.csv").exists()
-        assert results_of(finished.folder)["notes"] == []
-
-
-@pytest.mark.parametrize(
-    ("lose", "sentence"),
-    [
-        (lambda path: path.unlink(), "was a file removed?"),
-        (lambda path: path.write_bytes(b"torn"), "1 of the run's 66 pictures can no longer be read"),
-    ],
-)
-def test_a_picture_lost_in_the_middle_of_a_run(
-    pictures: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, lose: Any, sentence: str
-) -> None:
-    options = {**PICTURES, "data": pictures}
-    let_go_on = stop_after(monkeypatch, 3)
-    with pytest.raises(KeyboardInterrupt):
-        camp.run("folder", out=tmp_path / "run", **options)
-    let_go_on()
-    path = pictures / "train/class 0/5.png"
-    kept = path.read_bytes()
-    lose(path)
-    with pytest.raises(CampError) as error:
-        camp.run("folder", out=tmp_path / "run", **options)
-    assert sentence in str(error.value)
-    path.write_bytes(kept)
-    assert camp.run("folder", out=tmp_path / "run", **options).accuracy["all"] is not None
-
-
-def test_without_test_pictures_nothing_is_begun(tmp_path: Path) -> None:
-    for name in "ab":
-        (tmp_path / "pictures" / name).mkdir(parents=True)
-        Image.new("RGB", (9, 9), "red").save(tmp_path / "pictures" / name / "only.png")
-    with pytest.raises(CampError, match="no test pictures"):
-        camp.run(
-            "folder",
-            out=tmp_path / "run",
-            data=tmp_path / "pictures",
-            setting="semi-cl",
-            order="given",
-            **TINY,
-        )
-    assert not (tmp_path / "run").exists()
-
-
-@pytest.mark.filterwarnings("ignore")
-def test_a_loss_that_is_no_number_is_a_sentence(tmp_path: Path) -> None:
-    options = {**DIGITS, "learning_rate": 1e30, "epochs": 5}
-    with pytest.raises(CampError, match="try a smaller --learning-rate"):
-        camp.run("digits", out=tmp_path / "run", **options)
-
-
-def test_a_folder_that_can_not_be_made_is_a_sentence(tmp_path: Path) -> None:
-    (tmp_path / "file").write_text("not a folder")
-    for out in (tmp_path / "file", tmp_path / "file" / "run"):
-        with pytest.raises(CampError, match="could not be made"):
-            camp.run("digits", out=out, **DIGITS)
-
-
-def test_a_config_that_is_no_run_is_a_sentence(tmp_path: Path) -> None:
-    (tmp_path / "run").mkdir()
-    (tmp_path / "run" / "config.json").write_text("[]")
-    with pytest.raises(CampError, match="is not that of a run"):
-        camp.run("digits", out=tmp_path / "run", **DIGITS)

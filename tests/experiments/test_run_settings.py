@@ -1,10 +1,11 @@
-"""Settings inside settings: what is not asked for stays the default of the method, not of the nested class."""
+"""Settings of a run: in nested ones, what is not asked for stays the method's default, and all survive their file."""
 
 import json
 from dataclasses import dataclass, field
 
 import pytest
 import tyro
+from small_runs import taken
 
 from camp.errors import CampError
 from camp.experiments.settings import from_dict, from_flat, option_names, to_dict
@@ -68,3 +69,23 @@ def test_names_of_options() -> None:
         from_flat("own", {"lap": 3})
     with pytest.raises(CampError, match='There is no option "method" for own'):
         from_flat("own", {"method": "camp"})
+
+
+@pytest.mark.parametrize("method", METHODS)
+def test_settings_survive_their_file(method: str) -> None:
+    plain = from_flat(method, {})
+    options = {
+        "seed": 3, "epochs": 7, "tasks": 4, "k": "estimated", "bad_share": 0.5, "n_init": 9, "metric": "cosine",
+        "beta": 0.1, "backbone": "vit-s14", "depth": 11, "flip": 0.0, "precision": "int8", "max_novel": 4,
+    }  # fmt: skip
+    changed = from_flat(method, taken(method, options))
+    assert changed != plain
+    for settings in (plain, changed):
+        assert from_dict(json.loads(json.dumps(to_dict(settings)))) == settings
+
+
+def test_settings_of_another_version_are_a_sentence() -> None:
+    values = to_dict(from_flat("camp", {}))
+    values["views"]["colour_of_the_sky"] = "blue"
+    with pytest.raises(CampError, match="made by another version"):
+        from_dict(values)

@@ -168,6 +168,23 @@ def test_mistakes_leave_nothing(here: Path, capsys: pytest.CaptureFixture[str], 
     assert list(here.iterdir()) == []
 
 
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        ("--setting cll", 'There is no setting "cll"; the settings are '),
+        ("--dataset nope", "There is no data set 'nope'; known are "),
+        ("--dataset folder --data nowhere", "nowhere does not exist; "),
+        ("--split nowhere.json", "Could not read nowhere.json: "),
+    ],
+)
+def test_what_is_wrong_for_all_names_no_method(
+    here: Path, capsys: pytest.CaptureFixture[str], words: str, said: str
+) -> None:
+    assert main(["run", "--method", "all", "--out", "many", *words.split()]) == 2
+    assert capsys.readouterr().err.startswith(f"camp: {said}")
+    assert list(here.iterdir()) == []
+
+
 def test_a_damaged_several_json_is_a_sentence(here: Path, capsys: pytest.CaptureFixture[str]) -> None:
     (here / "many").mkdir()
     (here / "many/several.json").write_text("[]")

@@ -20,7 +20,8 @@ from camp.progress import Progress
 from camp.seeds import generator
 from camp.streams.datasets import load_dataset
 from camp.streams.datasets.base import Dataset
-from camp.streams.scenarios import Scenario, Split
+from camp.streams.scenario import Scenario
+from camp.streams.split import Split
 from camp.streams.stream import make_task
 from camp.streams.tasks import Task, TaskTruth
 from camp.views.bank import Bank, BankSpec, BankViews

@@ -207,6 +207,13 @@ def edit_results(folder: Path, **changes: Any) -> None:
     write_json(path, json.loads(path.read_text()) | changes)
 
 
+def forget(folder: Path, share: float) -> None:
+    """Have a run forget this share of all classes; what is negative was won."""
+    summary = json.loads((folder / "results.json").read_text())["summary"]
+    summary["agnostic"]["forgetting"]["all"] = share
+    edit_results(folder, summary=summary)
+
+
 def without_task_hungarian(folder: Path) -> Path:
     """The same run as it was written before there was that protocol."""
     value = json.loads((folder / "results.json").read_text())

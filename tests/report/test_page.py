@@ -4,7 +4,7 @@ from html.parser import HTMLParser
 from pathlib import Path
 
 import pytest
-from synthetic_runs import edit_results, make_incremental_run, make_run, without_task_hungarian
+from synthetic_runs import edit_results, forget, make_incremental_run, make_run, without_task_hungarian
 
 from camp.errors import CampError
 from camp.files import append_json_line
@@ -232,3 +232,12 @@ def test_the_protocol_of_the_comparison_is_named(tmp_path: Path) -> None:
 
     assert f"{100 * final:.1f}" in table(told)
     assert f"{100 * final:.1f}" not in table(usual)
+
+
+def test_nothing_forgotten_is_no_negative_zero(tmp_path: Path) -> None:
+    folder = make_incremental_run(tmp_path / "a", method="lwf")
+    for nothing in (-0.0, -1e-17):
+        forget(folder, nothing)
+        text = words(render_page([load_run(folder)]))
+        assert "Forgetting 0.0 pts" in text
+        assert "-0.0" not in text

@@ -5,7 +5,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from synthetic_runs import make_incremental_run, make_run, without_task_hungarian
+from synthetic_runs import forget, make_incremental_run, make_run, without_task_hungarian
 
 from camp.report.groups import Spread, group_runs
 from camp.report.schema import RunResults, load_run
@@ -196,3 +196,16 @@ def test_a_run_without_the_protocol_shows_dashes(tmp_path: Path, runs: list[RunR
     joined = as_table([*runs[1:], old], "csv", "task_hungarian").splitlines()[1].split(",")
     assert (with_it[2], joined[2]) == ("3", "4")
     assert with_it[3:] == joined[3:]
+
+
+def test_what_rounds_to_nothing_has_no_sign(tmp_path: Path) -> None:
+    folder = make_run(tmp_path / "a", pictures=0, epochs=1)
+    forget(folder, -1e-17)
+    run = load_run(folder)
+    [row] = csv.DictReader(io.StringIO(as_table([run], "csv")))
+    assert row["forgetting"] == "0.0000"
+    assert as_table([run], "md").splitlines()[-1].split(" | ")[-3] == "0.0"
+    forget(folder, -4e-4)
+    assert as_table([load_run(folder)], "md").splitlines()[-1].split(" | ")[-3] == "0.0"
+    forget(folder, -6e-4)
+    assert as_table([load_run(folder)], "md").splitlines()[-1].split(" | ")[-3] == "-0.1"

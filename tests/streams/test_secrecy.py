@@ -11,9 +11,11 @@ import pytest
 import torch
 from torch import Tensor
 
+from camp.streams.cut import cut
 from camp.streams.datasets import load_dataset
 from camp.streams.datasets.base import Dataset
-from camp.streams.scenarios import Scenario, Split, TaskSplit, scenario_for
+from camp.streams.scenario import Scenario, scenario_for
+from camp.streams.split import Split, TaskSplit
 from camp.streams.stream import make_task
 from camp.streams.tasks import UNLABELLED, Task, TaskTruth
 from camp.views.base import Batch
@@ -67,7 +69,7 @@ def stream(preset: str) -> Iterator[tuple[Task, TaskTruth]]:
         domains=None,
         reader=digits.reader,
     )
-    split = scenario_for("digits", preset).cut(dataset, 0)
+    split = cut(scenario_for("digits", preset), dataset, 0)
     rows = {key: row for row, key in enumerate(dataset.keys)}
 
     def open_views(keys: Sequence[str]) -> ArrayViews:
@@ -296,4 +298,4 @@ def test_the_data_set_and_the_split_are_found():
     dataset = load_dataset("digits")
     assert "Dataset" in leaks(in_a_closure(task, dataset), truth)
     task, truth = next(stream("gccd"))
-    assert "Split" in leaks(in_a_closure(task, scenario_for("digits").cut(dataset, 0)), truth)
+    assert "Split" in leaks(in_a_closure(task, cut(scenario_for("digits"), dataset, 0)), truth)

@@ -7,8 +7,9 @@ import pytest
 import torch
 
 from camp.errors import CampError
+from camp.streams.cut import cut
 from camp.streams.datasets import load_dataset
-from camp.streams.scenarios import Scenario, scenario_for
+from camp.streams.scenario import Scenario, scenario_for
 from camp.streams.stream import make_task
 from camp.streams.tasks import UNLABELLED
 
@@ -35,29 +36,29 @@ def truth_of(digits):
 
 @pytest.mark.parametrize("preset", ["gccd", "cil", "ssl-cl", "semi-cl", "igcd", "cgcd", "gcd"])
 def test_labels_and_truth_belong_to_the_pictures(digits, truth_of, preset):
-    split = scenario_for("digits", preset).cut(digits, 1)
+    split = cut(scenario_for("digits", preset), digits, 1)
     numbers: dict[int, str] = {}
-    for index, cut in enumerate(split.tasks):
+    for index, dealt in enumerate(split.tasks):
         task, truth = make_task(split, digits, index, Named)
         assert task.views.keys == truth.train_keys
-        assert sorted(truth.train_keys) == sorted([*cut.labelled, *cut.unlabelled])
+        assert sorted(truth.train_keys) == sorted([*dealt.labelled, *dealt.unlabelled])
         assert len(task) == len(task.labels) == len(truth.train_classes)
-        assert truth.test_views.keys == truth.test_keys == cut.test
+        assert truth.test_views.keys == truth.test_keys == dealt.test
         for key, label, true in zip(truth.train_keys, task.labels.tolist(), truth.train_classes):
             assert truth.class_names[true] == truth_of[key]
-            assert (label == UNLABELLED) == (key in cut.unlabelled)
+            assert (label == UNLABELLED) == (key in dealt.unlabelled)
             if label != UNLABELLED:
                 assert truth.class_of_label[label] == true
                 assert numbers.setdefault(label, truth_of[key]) == truth_of[key]  # a number keeps its class
         for key, true in zip(truth.test_keys, truth.test_classes):
             assert truth.class_names[true] == truth_of[key]
         assert sorted(numbers) == list(range(len(truth.class_of_label)))
-        assert (task.n_novel, task.total) == (len(cut.novel), 10)
-        assert (truth.known, truth.novel) == (cut.known, cut.novel)
+        assert (task.n_novel, task.total) == (len(dealt.novel), 10)
+        assert (truth.known, truth.novel) == (dealt.known, dealt.novel)
 
 
 def test_numbers_count_known_classes_only(digits):
-    split = scenario_for("digits").cut(digits, 0)
+    split = cut(scenario_for("digits"), digits, 0)
     assert [make_task(split, digits, index, Named)[1].class_of_label for index in range(2)] == [
         (0, 1, 2, 3),
         (0, 1, 2, 3, 5, 6, 7, 8),
@@ -65,20 +66,20 @@ def test_numbers_count_known_classes_only(digits):
 
 
 def test_a_revealed_class_gets_the_next_number(digits):
-    split = scenario_for("digits", "igcd").cut(digits, 0)
+    split = cut(scenario_for("digits", "igcd"), digits, 0)
     _, truth = make_task(split, digits, 1, Named)
     assert split.tasks[0].novel == (4,)
     assert truth.class_of_label == (0, 1, 2, 3, 4)
 
 
 def test_k_may_be_kept_secret(digits):
-    split = Scenario(tasks=2, order="given", tell_k=False).cut(digits, 0)
+    split = cut(Scenario(tasks=2, order="given", tell_k=False), digits, 0)
     task, _ = make_task(split, digits, 0, Named)
     assert (task.n_novel, task.total) == (None, None)
 
 
 def test_the_order_says_nothing_about_classes(digits):
-    split = scenario_for("digits").cut(digits, 0)
+    split = cut(scenario_for("digits"), digits, 0)
     task, truth = make_task(split, digits, 0, Named)
     again, _ = make_task(split, digits, 0, Named)
     assert torch.equal(task.labels, again.labels)
@@ -94,7 +95,7 @@ def test_the_order_says_nothing_about_classes(digits):
 
 
 def test_wrong_tasks_are_refused(digits):
-    split = scenario_for("digits").cut(digits, 0)
+    split = cut(scenario_for("digits"), digits, 0)
     with pytest.raises(CampError, match=r"tasks 0\.\.1, not 2"):
         make_task(split, digits, 2, Named)
     with pytest.raises(CampError, match="about digits"):

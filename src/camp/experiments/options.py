@@ -66,17 +66,24 @@ def _parse_several(methods: list[str], words: Sequence[str]) -> Asked:
     if {"-h", "--help"} & set(words):
         about = _about(methods)
         tyro.cli(_options_of(None), args=["--help"], prog="camp run", description=about, config=_CONFIG)
+    _parse_some(None, words)  # what is wrong for every method is no method's fault
     each: list[RunSettings] = []
     left: dict[str, list[str]] = {}
     for method in methods:
         try:
-            options, left[method] = tyro.cli(
-                _options_of(method), args=words, prog="camp run", return_unknown_args=True, config=_CONFIG
-            )
+            options, left[method] = _parse_some(method, words)
         except CampError as error:
             raise CampError(f"With {method}: {error}") from error
         each.append(_settings(method, options))
     return Asked(each, Path(options.out), options.quiet, _not_taken(left))
+
+
+def _parse_some(method: str | None, words: Sequence[str]) -> tuple[Any, list[str]]:
+    """The options of every run, and of `method`, out of `words`; and the words that are left over."""
+    parsed: tuple[Any, list[str]] = tyro.cli(
+        _options_of(method), args=words, prog="camp run", return_unknown_args=True, config=_CONFIG
+    )
+    return parsed
 
 
 def _not_taken(left: dict[str, list[str]]) -> list[str]:

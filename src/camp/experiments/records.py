@@ -15,7 +15,7 @@ from camp.experiments.thumbnails import save_thumbnails
 from camp.methods.base import Method
 from camp.streams.datasets import dataset_info
 from camp.streams.datasets.base import Dataset
-from camp.streams.scenarios import TaskSplit
+from camp.streams.split import TaskSplit
 from camp.streams.tasks import Task, TaskTruth
 
 _PICTURES = 6

@@ -28,9 +28,10 @@ from camp.methods import method_info
 from camp.methods.base import Method
 from camp.progress import Progress
 from camp.seeds import generator
+from camp.streams.cut import cut
 from camp.streams.datasets import dataset_info, load_dataset
 from camp.streams.datasets.base import Dataset
-from camp.streams.scenarios import Split
+from camp.streams.split import Split
 from camp.streams.stream import make_task
 from camp.streams.tasks import Task, TaskTruth
 from camp.views.bank import REFERENCE_MEAN, REFERENCE_STD, Bank, BankSpec, BankViews
@@ -84,7 +85,7 @@ def _split(settings: RunSettings, dataset: Dataset) -> Split:
         split.check(dataset)
         scenario = dataclasses.replace(split.scenario, tell_k=settings.data.k == "known")
         return dataclasses.replace(split, scenario=scenario)
-    return settings.data.scenario().cut(dataset, settings.seed)
+    return cut(settings.data.scenario(), dataset, settings.seed)
 
 
 def _check_split(split: Split) -> None:

@@ -15,7 +15,8 @@ from camp.errors import CampError
 from camp.methods import method_info
 from camp.streams.datasets import dataset_info
 from camp.streams.datasets.domainnet import incremental_classes
-from camp.streams.scenarios import PRESETS, Scenario, Split, scenario_for
+from camp.streams.scenario import PRESETS, Scenario, scenario_for
+from camp.streams.split import Split
 from camp.views.settings import Augmentation, ViewSettings
 
 _SHAPE = (

@@ -13,7 +13,8 @@ from markupsafe import Markup
 
 from camp.evaluation.accuracy import Share
 from camp.evaluation.drift import Distance
-from camp.report.svg import Frame, drawing, path, percent, scale, tag, ticks
+from camp.report.numbers import percent
+from camp.report.svg import Frame, drawing, path, scale, tag, ticks
 
 
 @dataclass(frozen=True)

@@ -13,8 +13,9 @@ from camp.evaluation.summary import mean
 from camp.report.charts import BarRow, Line, Mark, bar_chart, dumbbell_chart, heat_map, line_chart
 from camp.report.groups import RunGroup, spread
 from camp.report.latent import colour, group_style, latent_map
+from camp.report.numbers import percent
 from camp.report.schema import RunResults
-from camp.report.svg import percent, ticks
+from camp.report.svg import ticks
 
 NOT_A_LOSS = {"task", "epoch", "seconds", "step", "steps", "lr"}
 """Entries of a line of `metrics.jsonl` that are not drawn."""

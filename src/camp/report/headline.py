@@ -2,8 +2,8 @@
 
 from camp.progress import clock
 from camp.report.groups import RunGroup, spread
+from camp.report.numbers import hundredths, percent
 from camp.report.schema import Protocol
-from camp.report.svg import percent
 from camp.report.tables import FIGURES, figure, shown
 
 
@@ -31,7 +31,7 @@ def lead(groups: list[RunGroup], names: list[str]) -> str:
         rival = best(rivals)
         other = figure(rival, "all")
         if other and other.mean <= final.mean:
-            points = f"{100 * (final.mean - other.mean):.1f}"
+            points = hundredths(final.mean - other.mean)
             name = names[groups.index(rival)]
             sentence += f", as many as {name}" if points == "0.0" else f", {points} points more than {name}"
     return sentence + "."

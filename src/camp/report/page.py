@@ -15,8 +15,8 @@ from camp.progress import clock
 from camp.report import figures, headline
 from camp.report.groups import RunGroup, Spread, group_runs, spread
 from camp.report.latent import colour, group_style
+from camp.report.numbers import percent
 from camp.report.schema import CategoryResults, Protocol, RunResults
-from camp.report.svg import percent
 from camp.report.tables import comparison, has_novel, shown
 
 SHOWN_AT_FIRST = 3

@@ -104,14 +104,5 @@ def path(points: list[tuple[float, float | None]], frame: Frame) -> str:
     return "".join(steps)
 
 
-def percent(value: float | None, digits: int = 1) -> str:
-    """A fraction in per cent, or a dash.
-
-    >>> percent(0.5213), percent(None), percent(0.2, 0)
-    ('52.1 %', '–', '20 %')
-    """
-    return "–" if value is None or not math.isfinite(value) else f"{100 * value:.{digits}f} %"
-
-
 def _plain(value: object) -> str:
     return f"{value:.2f}".rstrip("0").rstrip(".") if isinstance(value, float) else str(value)

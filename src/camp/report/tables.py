@@ -13,6 +13,7 @@ from rich.table import Table as RichTable
 from camp.evaluation.accuracy import GROUPS, Group, Share
 from camp.evaluation.summary import mean
 from camp.report.groups import RunGroup, Spread, group_runs, spread
+from camp.report.numbers import hundredths
 from camp.report.schema import Protocol, Results, RunResults, TaskResults
 
 TableFormat = Literal["text", "md", "csv", "latex"]
@@ -144,7 +145,7 @@ def shown(cell: Cell) -> str:
     if cell is None:
         return "–"
     if isinstance(cell, Spread):
-        return f"{100 * cell.mean:.1f}" + ("" if cell.std is None else f" ± {100 * cell.std:.1f}")
+        return hundredths(cell.mean) + ("" if cell.std is None else f" ± {hundredths(cell.std)}")
     return str(cell)
 
 
@@ -189,7 +190,7 @@ def _csv(table: Table) -> str:
                 cells.append(cell if isinstance(cell, str | int) else "")
             else:
                 figure = cell if isinstance(cell, Spread) else Spread(float("nan"), None)
-                cells += ["" if x is None or x != x else f"{100 * x:.4f}" for x in (figure.mean, figure.std)]
+                cells += ["" if x is None or x != x else hundredths(x, 4) for x in (figure.mean, figure.std)]
         writer.writerow(cells)
     return file.getvalue()
 

@@ -8,7 +8,7 @@ import torch
 from camp.errors import CampError
 from camp.seeds import numpy_generator
 from camp.streams.datasets.base import Dataset
-from camp.streams.scenarios import Split
+from camp.streams.split import Split
 from camp.streams.tasks import UNLABELLED, Task, TaskTruth
 from camp.views.base import Views
 

@@ -60,8 +60,6 @@ def test_default_place(monkeypatch, tmp_path):
 
 
 def test_the_list_needs_nothing_heavy():
-    code = (
-        "import sys, camp.streams.scenarios; print({'torch', 'sklearn', 'scipy', 'pooch'} & set(sys.modules))"
-    )
+    code = "import sys, camp.streams.cut; print({'torch', 'sklearn', 'scipy', 'pooch'} & set(sys.modules))"
     shown = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert shown.stdout.strip() == "set()"
