@@ -45,8 +45,10 @@ SMALL = {
     "projector_width": 32,
     "max_novel": 3,
     "learning_rate": 1e-3,
+    "train": True,
 }
-"""Options that make a method quick, where it has them."""
+"""Options that make a method quick, where it has them; what a method does by default only without training is tried
+elsewhere."""
 
 Plan = dict[int, tuple[int, int]]
 """Of each digit of a task the number of labelled and of unlabelled pictures."""

@@ -131,6 +131,12 @@ METHODS = {
         "make_camp",
         incremental=True,
     ),
+    "camp-plus": MethodInfo(
+        "our own: categories as Gaussians of one shape, found by simulated novelty",
+        "camp.methods.camp_plus",
+        "CampPlusSettings",
+        "make_camp_plus",
+    ),
 }
 
 

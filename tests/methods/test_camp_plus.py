@@ -1,0 +1,166 @@
+"""CAMP+ against its equations: the scatter it keeps, the classifier, and what is carried when the tip moves."""
+
+import pytest
+import torch
+import torch.nn.functional as F
+from small_streams import CPU, QUIET, Stream, backbone, learn, small_settings, stream
+
+from camp.errors import CampError
+from camp.methods import method_info
+from camp.methods.base import Method
+from camp.methods.camp_plus import CampPlus, tamed
+
+# Five known digits and a novel one, then two and one: enough to hide classes of the first task, not of the second.
+PLANS = (dict.fromkeys(range(5), (8, 6)) | {5: (0, 14)}, {6: (8, 6), 7: (8, 6), 8: (0, 14)})
+
+
+@pytest.fixture(scope="module")
+def here(tmp_path_factory: pytest.TempPathFactory) -> Stream:
+    return stream("vectors", tmp_path_factory.mktemp("plus"), PLANS)
+
+
+def build(here: Stream, **options: object) -> CampPlus:
+    settings = small_settings("camp-plus", **{"train": False, **options})
+    method = method_info("camp-plus").build(backbone(here.kind, 0), settings, 0, CPU)
+    assert isinstance(method, CampPlus)
+    return method
+
+
+def learned(here: Stream, **options: object) -> CampPlus:
+    method = build(here, **options)
+    for task, _ in here.tasks:
+        learn(method, task)
+    return method
+
+
+def clean(here: Stream, at: int) -> torch.Tensor:
+    """u (n, D) of a task, which no training changes: roots around the median, at unit length."""
+    views = here.tasks[at][0].views
+    z = views.clean(torch.arange(len(views)))["vector"]
+    centred = z - z.median(dim=1, keepdim=True).values
+    return F.normalize(torch.sign(centred) * centred.abs() ** 0.5, dim=1)
+
+
+def test_the_scatter_is_that_of_all_labelled_classes_so_far(here):
+    method = learned(here)
+    total = torch.zeros(64, 64, dtype=torch.float64)
+    for at, (task, _) in enumerate(here.tasks):
+        u = clean(here, at).double()
+        for label in task.labels[task.labels >= 0].unique():
+            own = u[task.labels == label]
+            total += (own - own.mean(dim=0)).T @ (own - own.mean(dim=0))
+    torch.testing.assert_close(method.scatter.total, total, rtol=1e-4, atol=1e-4)
+    assert method.scatter.freedom == 7 * 8 - 7
+
+
+def test_centroids_are_means_of_what_was_assigned(here):
+    method = learned(here)
+    u, assigned = clean(here, 1), method.assigned()
+    for position in assigned.unique().tolist():
+        torch.testing.assert_close(method.centroids[position], u[assigned == position].mean(dim=0))
+
+
+def test_answers_are_those_of_the_discriminant(here):
+    method = learned(here)
+    views = here.tasks[0][1].test_views
+    u = method.features(views.clean(torch.arange(len(views))))
+    within = method.scatter.total / method.scatter.freedom
+    s = method.recipe.shrinkage
+    inverse = torch.linalg.inv((1 - s) * within + s * within.trace() / 64 * torch.eye(64))
+    apart = u.double()[:, None] - method.centroids.double()
+    distances = torch.einsum("nkd,de,nke->nk", apart, inverse, apart)
+    assert torch.equal(method.predict(u), distances.argmin(dim=1))
+    allowed = torch.tensor([1, 3])
+    assert torch.equal(method.predict(u, allowed), allowed[distances[:, allowed].argmin(dim=1)])
+
+
+def test_shrunk_altogether_it_is_the_nearest_centroid(here):
+    method = learned(here, shrinkage=1.0)
+    views = here.tasks[0][1].test_views
+    u = method.features(views.clean(torch.arange(len(views))))
+    assert torch.equal(method.predict(u), torch.cdist(u, method.centroids).argmin(dim=1))
+
+
+def test_what_is_kept_does_not_grow_with_the_pictures(here):
+    method = learned(here)
+    kept = method.state().tensors
+    assert kept["scatter"].shape == (64, 64)
+    assert kept["centroids"].shape == (len(method.categories), 64)
+    others = {name for name in kept if not name.startswith("tip.")} - {"scatter", "centroids"}
+    assert all(kept[name].numel() == 0 for name in others)
+
+
+def test_training_carries_centroids_and_scatter_by_one_map(here):
+    method = build(here, train=True)
+    (first, _), (second, _) = here.tasks
+    learn(method, first)
+    before, stored = method.scatter, method.centroids.clone()
+    method.start_task(second, QUIET)
+    for epoch in range(method.epochs):
+        method.train_epoch(epoch)
+    old, new = (method._tamed(z).double() for z in method._pairs(QUIET))
+    method.finish_task(QUIET)
+    # The map, from the pairs, by ordinary least squares with the same pull to the identity.
+    x = old - old.mean(dim=0)
+    ridge = method.parts.adapter_settings.ridge * (x.T @ x / len(x)).diagonal().mean()
+    weight = torch.linalg.solve(
+        x.T @ x / len(x) + ridge * torch.eye(64),
+        x.T @ (new - new.mean(dim=0)) / len(x) + ridge * torch.eye(64),
+    ).T
+    bias = new.mean(dim=0) - weight @ old.mean(dim=0)
+    torch.testing.assert_close(
+        method.drift.adapted.double(), stored.double() @ weight.T + bias, rtol=1e-4, atol=1e-5
+    )
+    error = (new - old @ weight.T - bias).T.cov()
+    carried = weight @ before.total @ weight.T + before.freedom * error
+    kept = second.labels >= 0
+    u = method._tamed(method_features(method, second))
+    own = type(before)(carried, before.freedom).with_classes(u[kept], second.labels[kept])
+    torch.testing.assert_close(method.scatter.total, own.total, rtol=1e-3, atol=1e-4)
+    assert float((carried - before.total).norm()) > 1e-3 * float(before.total.norm())  # the tip did move
+    assert len(first) == 84
+
+
+def method_features(method: Method, task: object) -> torch.Tensor:
+    views = task.views  # type: ignore[attr-defined]
+    with torch.no_grad():
+        return method.tip.eval()(views.clean(torch.arange(len(views))))  # type: ignore[attr-defined]
+
+
+def test_untrained_nothing_moves(here):
+    method = learned(here)
+    assert method.epochs == 0
+    assert torch.equal(method.drift.stored, method.drift.adapted)
+
+
+def test_the_number_of_categories_is_estimated_with_its_error(tmp_path):
+    (first, _), (second, _) = stream("vectors", tmp_path, PLANS, tell_k=False).tasks
+    method = build(Stream("vectors", []))
+    learn(method, first)
+    assert method.found["novel_error"] >= 0
+    assert 0 <= method.found["n_novel"] <= 3
+    learn(method, second)  # two known classes: nothing to hide, a guess by silhouettes
+    assert method.found["novel_error"] is None
+    assert 0 <= method.found["n_novel"] <= 3
+
+
+def test_roots_around_the_median():
+    z = torch.tensor([[0.0, 0.0, 0.0, 4.0, -9.0]])
+    assert tamed(z).tolist() == [[0.0, 0.0, 0.0, 2.0, -3.0]]
+
+
+@pytest.mark.parametrize(
+    ("options", "sentence"),
+    [
+        ({"exemplars": 5}, "keeps no pictures unless it trains"),
+        ({"adapter": "sdc"}, "a linear adapter of its own"),
+        ({"metric": "cosine"}, "a linear adapter of its own"),
+        ({"shrinkage": 0.0}, "must be above 0"),
+        ({"shrinkage": 1.5}, "between 0 and 1"),
+        ({"hold": -0.1}, "between 0 and 1"),
+        ({"directions": 0}, "at least one direction"),
+    ],
+)
+def test_what_can_not_be_is_refused(options, sentence):
+    with pytest.raises(CampError, match=sentence):
+        small_settings("camp-plus", **{"train": False, **options})
