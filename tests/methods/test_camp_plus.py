@@ -153,8 +153,7 @@ def test_roots_around_the_median():
     ("options", "sentence"),
     [
         ({"exemplars": 5}, "keeps no pictures unless it trains"),
-        ({"adapter": "sdc"}, "a linear adapter of its own"),
-        ({"metric": "cosine"}, "a linear adapter of its own"),
+        ({"adapter": "sdc"}, "by a linear map or not at all"),
         ({"shrinkage": 0.0}, "must be above 0"),
         ({"shrinkage": 1.5}, "between 0 and 1"),
         ({"hold": -0.1}, "between 0 and 1"),

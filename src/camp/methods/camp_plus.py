@@ -89,9 +89,9 @@ class CampPlusSettings(CampSettings):
             raise CampError("CAMP+ keeps no pictures unless it trains: add --train, or leave --exemplars.")
         if self.directions is not None and self.directions < 1:
             raise CampError(f"Clustering needs at least one direction, not {self.directions}.")
-        if self.adapter != "linear" or self.discovery.metric != "l2":
+        if self.adapter not in ("linear", "none"):
             raise CampError(
-                "CAMP+ has a metric and a linear adapter of its own; leave --adapter and --metric."
+                f"CAMP+ carries its scatter by a linear map or not at all, not by {self.adapter}."
             )
 
 
@@ -140,14 +140,14 @@ class CampPlus(CentroidMethod):
         if self._whitening is None:
             self._whitening = self.scatter.whitening(self.recipe.shrinkage)
         centroids = self.centroids @ self._whitening
-        return NearestCentroid(centroids).predict(features @ self._whitening, allowed)
+        return NearestCentroid(centroids, self.discovery.metric).predict(features @ self._whitening, allowed)
 
     def _adapt(self, progress: Progress) -> Drift | None:
         """c <- A c + b, T <- A T A^T + (pictures - classes) Cov(e) with e = u_new - A u_old - b; nothing where nothing moved."""
         if self.centroids is None or not len(self.centroids):
             return None
         stored = self.centroids
-        if self._phase1 is not None:
+        if self._phase1 is not None and self.parts.adapter != "none":
             old, new = (self._tamed(z) for z in self._pairs(progress))
             weight, bias = least_squares(old, new, self.parts.adapter_settings.ridge)
             error = (new.double() - old.double() @ weight.T - bias).T.cov()
