@@ -72,10 +72,14 @@ def balanced(points: Tensor, labels: Tensor, start: KMeans, balance: Balance) ->
         weights = counts + q.sum(dim=0)
         centres = (sums + q.T @ p) / weights.clamp_min(1e-6)[:, None]
         near = -balance.sharpness * torch.cdist(p, centres).square()
+        # Steps of Sinkhorn are products with exp(near), up to a factor for each point that assignments do not depend on.
+        kernel = (near - near.amax(dim=1, keepdim=True)).exp()
         for _ in range(SINKHORN):
-            q = (near + b).softmax(dim=1)
-            b = balance.hold * (b + expected - q.sum(dim=0).clamp_min(_FEWEST).log())
-        q = (near + b).softmax(dim=1)
+            scale = b.exp()
+            sizes = scale * (kernel.T @ (kernel @ scale).reciprocal())
+            b = balance.hold * (b + expected - sizes.clamp_min(_FEWEST).log())
+        q = kernel * b.exp()
+        q /= q.sum(dim=1, keepdim=True)
         before, chosen = chosen, q.argmax(dim=1)
         if torch.equal(before, chosen):
             break
