@@ -121,3 +121,11 @@ def test_a_folder_of_several_methods_stands_for_its_runs(tmp_path: Path) -> None
         make_run(tmp_path / "many" / method, method=method, pictures=0)
     found = [run.folder.relative_to(tmp_path).as_posix() for run in load_runs([alone, tmp_path / "many"])]
     assert found == ["alone", "many/gcd", "many/camp"]
+
+
+def test_a_folder_of_run_folders_stands_for_them(tmp_path: Path) -> None:
+    for name in ("camp-1", "camp-0"):
+        make_run(tmp_path / "mine" / name, pictures=0, config={"settings": {}})
+    (tmp_path / "mine" / "notes").mkdir()
+    found = [run.folder.name for run in load_runs([tmp_path / "mine"])]
+    assert found == ["camp-0", "camp-1"]

@@ -133,7 +133,9 @@ def estimated_k(run: RunResults) -> list[tuple[int, Markup, str]]:
         known = len(task["known"])
         true, used = known + task["novel_true"], known + task["novel_used"]
         marks = [Mark(true, f"true number: {true}", "true"), Mark(used, f"used: {used}", "used")]
-        sentence = f"Task {task['task'] + 1}: {used} categories used, {true} are true."
+        error = task.get("novel_error")
+        sure = f" (estimated to within {error:.1f})" if error is not None else ""
+        sentence = f"Task {task['task'] + 1}: {used} categories used{sure}, {true} are true."
         drawn = line_chart(
             xs,
             [Line("score", "novel", [pair[1] for pair in points])],

@@ -44,6 +44,10 @@ class TaskResults(TypedDict):
     """Novel categories there are, and that were looked for (they differ where k is estimated)."""
     curve: list[list[float]] | None
     """[k, score] pairs where k was estimated."""
+    novel_error: NotRequired[float | None]
+    """Standard error of `novel_used`, where the method estimated one."""
+    recipe: NotRequired[dict[str, float | None]]
+    """What the method chose for this task, where it chooses (CAMP+)."""
     agnostic: SplitRow
     aware: SplitRow
     test_hungarian: SplitRow
@@ -156,16 +160,21 @@ class RunResults:
 
 
 def load_runs(folders: Sequence[Path]) -> list[RunResults]:
-    """Read run folders; one that holds several methods stands for those of them that have results."""
+    """Read run folders; one that holds others stands for those of them that have results."""
     return [load_run(run) for folder in folders for run in _runs_in(folder)]
 
 
 def _runs_in(folder: Path) -> list[Path]:
-    """`folder`, or the run folders below it in the order of its several.json."""
-    if not (folder / "several.json").exists():
+    """`folder`, or the run folders in it, in the order of its several.json if there is one and else by their names."""
+    if (folder / "results.json").exists() or (folder / "config.json").exists():
         return [folder]
-    described = read_json(folder / "several.json")
-    methods = described.get("methods", {}) if isinstance(described, dict) else {}
+    if (folder / "several.json").exists():
+        described = read_json(folder / "several.json")
+        methods = list(described.get("methods", {})) if isinstance(described, dict) else []
+    else:
+        methods = sorted(path.parent.name for path in folder.glob("*/config.json"))
+        if not methods:
+            return [folder]
     begun = [run for name in methods if ((run := folder / name) / "results.json").exists()]
     if not begun:
         raise CampError(
