@@ -1,8 +1,10 @@
 """Choosing by simulated novelty: what is found, and that nothing else is looked at."""
 
+import pytest
 import torch
 import torch.nn.functional as F
 
+from camp.clustering import simulated_novelty
 from camp.clustering.scatter import Scatter
 from camp.clustering.simulated_novelty import Candidates, Simulation, _Fold, choose, points, principal
 from camp.progress import Progress
@@ -43,6 +45,27 @@ def test_the_number_of_novel_classes_is_found_with_its_error():
         assert max(choice.curve, key=lambda point: point[1])[0] == 12 + choice.n_novel
 
 
+@pytest.mark.parametrize("novel", [0, 1, 2, 3])
+def test_classes_that_lie_far_apart_are_counted_exactly(novel):
+    # Too few clusters put two novel classes into one, which no hidden class need ever notice.
+    draw = torch.Generator().manual_seed(novel)
+    truth = torch.arange(6 + novel).repeat_interleave(20)
+    x = 3 * torch.randn(6 + novel, 48, generator=draw)[truth] + torch.randn(len(truth), 48, generator=draw)
+    labels = truth.where((truth < 6) & (torch.arange(len(truth)) % 2 == 0), UNLABELLED)
+    choice = choose(simulation(F.normalize(x, dim=1), labels, ONE), None, 10, QUIET)
+    assert choice.n_novel == novel
+
+
+def test_of_many_pictures_some_are_looked_at(monkeypatch):
+    monkeypatch.setattr(simulated_novelty, "AT_MOST", 150)
+    u, labels, _ = classes(8, 2, 40, nuisance=1.0)
+    some = simulation(u, labels, ONE)
+    assert some.u.shape == (150, 40)
+    assert some.labels.shape == (150,)
+    assert [len(fold.shown) for fold in some.folds] == [150] * 8
+    assert abs(choose(some, None, 6, QUIET).n_novel - 2) <= 1
+
+
 def test_a_number_that_is_told_is_kept():
     u, labels, _ = classes(8, 3, 16, nuisance=1.0)
     choice = choose(simulation(u, labels), 5, 12, QUIET)
@@ -64,8 +87,8 @@ def test_the_metric_is_learned_where_it_is_needed():
 def test_folds_hide_every_class_once_and_few_of_the_others():
     u, labels, _ = classes(10, 2, 40, nuisance=1.0)
     folds = simulation(u, labels).folds
-    assert len(folds) == 8
-    assert torch.stack([fold.classes for fold in folds]).sum(dim=0).equal((labels != UNLABELLED).long())
+    assert len(folds) == 10  # two classes each, twice
+    assert torch.stack([fold.classes for fold in folds]).sum(dim=0).equal(2 * (labels != UNLABELLED).long())
     for fold in folds:
         assert not bool((fold.classes & fold.pictures).any())
         hidden = fold.classes | fold.pictures

@@ -33,9 +33,11 @@ from camp.progress import Bar, Progress
 from camp.streams.tasks import UNLABELLED
 
 FOLDS = 8
-"""At most; every class is hidden in one of them, and so is one in FOLDS of its pictures in each of the others."""
+"""At least; every class is hidden in equally many of them, and in each of the others so is one in FOLDS of its pictures."""
 LEAST = 4
-"""Known classes, so that a fold that hides one still shows three."""
+"""Known classes, so that a fold that hides two still shows two."""
+AT_MOST = 6000
+"""Pictures that are looked at: of more, as many are drawn."""
 COARSE = 8
 """Steps of the first grid of numbers of clusters."""
 _RUNS = 10
@@ -143,6 +145,9 @@ class Simulation:
         draw: torch.Generator,
     ) -> None:
         """Features u (n, D) with `labels` (n,); `scatter` is that of earlier tasks."""
+        if len(u) > AT_MOST:
+            some = torch.randperm(len(u), generator=draw)[:AT_MOST].sort().values
+            u, labels = u[some], labels[some]
         self.u, self.labels, self.directional, self.draw = u, labels, directional, draw
         self.candidates = candidates
         self.known = len(labels[labels != UNLABELLED].unique())
@@ -151,17 +156,27 @@ class Simulation:
         self._starts: dict[tuple[int, float, int, int], KMeans] = {}
 
     def _folds(self, scatter: Scatter) -> Iterator[_Fold]:
-        labels, known = self.labels, self.labels[self.labels != UNLABELLED].unique()
-        order = known[torch.randperm(self.known, generator=self.draw)]
+        labels = self.labels
+        groups = self._groups(labels[labels != UNLABELLED].unique())
         turn = torch.randint(FOLDS, (len(labels),), generator=self.draw)
-        for at, group in enumerate(order.tensor_split(min(FOLDS, self.known))):
+        for at, group in enumerate(groups):
             classes = torch.isin(labels, group)
-            pictures = (labels != UNLABELLED) & (turn == at) & ~classes
+            pictures = (labels != UNLABELLED) & (turn == at % FOLDS) & ~classes
             shown = labels.masked_fill(classes | pictures, UNLABELLED)
             kept = shown != UNLABELLED
             names = shown[kept].unique()
             pictures &= torch.isin(labels, names)  # a class that showed one picture alone is not counted
             yield _Fold(classes, pictures, shown, names, scatter.with_classes(self.u[kept], shown[kept]))
+
+    def _groups(self, known: Tensor) -> list[Tensor]:
+        """What each fold hides of the `known` classes.
+
+        Two classes at least: of one alone nobody could tell that it shares its cluster with a novel one. Few classes are cut
+        into groups several times.
+        """
+        count = min(FOLDS, self.known // 2)
+        orders = [torch.randperm(self.known, generator=self.draw) for _ in range(-(-FOLDS // count))]
+        return [group for order in orders for group in known[order].tensor_split(count)]
 
     def scores(self, recipe: Recipe, n_novel: int) -> list[float]:
         """How well each fold is found again with `n_novel` clusters beside those of all known classes."""
@@ -235,8 +250,12 @@ def _number(
 
 
 def _peak(scores: dict[int, list[float]], worth: Callable[[list[float]], float]) -> int:
-    """The number of the highest score, the smallest of equal ones."""
-    return max(sorted(scores), key=lambda n: worth(scores[n]))
+    """The number of the highest score, the greatest of equal ones.
+
+    Too many clusters always cost something. Too few may cost nothing: a hidden class that shares its cluster with one that is
+    truly novel is still found.
+    """
+    return max(sorted(scores, reverse=True), key=lambda n: worth(scores[n]))
 
 
 def _mean(values: Sequence[float]) -> float:
