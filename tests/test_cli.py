@@ -133,6 +133,8 @@ def test_help_of_a_method_shows_its_own_options(method: str, capsys: pytest.Capt
         ("report", "camp report needs at least one run folder."),
         ("report nowhere", "There is no run folder nowhere;"),
         ("report empty", "empty is not a run folder:"),
+        ("report empty --format page --table numbers", "A page has no --table: add --format md"),
+        ("report empty --published --table tasks", "The paper has no --table tasks: leave it or --published."),
         ("report empty --format page --published", "The paper's numbers stand beside ours in a table: add --format"),
         ("report empty --format csv", "empty is not a run folder:"),
         ("datasets gett digits", 'camp datasets does not know "gett";'),

@@ -128,6 +128,7 @@ def report(words: list[str]) -> int:
         format: Literal["page", "text", "md", "csv", "latex"] | None = None,
         protocol: Protocol = "agnostic",
         published: bool = False,
+        table: Literal["comparison", "tasks", "numbers"] = "comparison",
     ) -> int:
         """Page and tables from run folders, several runs side by side.
 
@@ -137,28 +138,34 @@ def report(words: list[str]) -> int:
             format: The HTML page (usually), or a table as text (usually with --published), Markdown, CSV or LaTeX.
             protocol: How the table counts: task not told, told, or categories named by all or each task's test pictures.
             published: Tables with the numbers of the paper's Table 1, and of Table 2 for --setting cil, beside ours.
+            table: One row a setting, one a task, or the numbers of novel categories beside the true ones.
         """
         if not runs:
             raise CampError("camp report needs at least one run folder.")
         folders = [Path(run) for run in runs]
         if format is None:
-            format = "text" if published else "page"
+            format = "text" if published or table != "comparison" else "page"
         if format == "page":
-            if published:
-                raise CampError(
-                    "The paper's numbers stand beside ours in a table: add --format md or another."
+            if published or table != "comparison":
+                what = (
+                    "The paper's numbers stand beside ours in a table"
+                    if published
+                    else "A page has no --table"
                 )
+                raise CampError(f"{what}: add --format md or another.")
             _show(folders, Path(out) if out else folders[0] / "report.html", protocol)
             return 0
         from camp.files import write_text
         from camp.report.published import as_published
-        from camp.report.tables import as_table
+        from camp.report.tables import TABLES
 
-        table = (as_published if published else as_table)(load_runs(folders), format, protocol)
+        if published and table != "comparison":
+            raise CampError(f"The paper has no --table {table}: leave it or --published.")
+        drawn = (as_published if published else TABLES[table])(load_runs(folders), format, protocol)
         if out:
-            write_text(Path(out), table + "\n")
+            write_text(Path(out), drawn + "\n")
         else:
-            print(table)
+            print(drawn)
         return 0
 
     return tyro.cli(options, args=words, prog="camp report")

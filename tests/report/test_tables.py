@@ -9,7 +9,7 @@ from synthetic_runs import forget, make_incremental_run, make_run, without_task_
 
 from camp.report.groups import Spread, group_runs
 from camp.report.schema import RunResults, load_run
-from camp.report.tables import FIGURES, Table, as_table, as_task_table, render
+from camp.report.tables import FIGURES, Table, as_number_table, as_table, as_task_table, render
 
 
 @pytest.fixture(scope="module")
@@ -209,3 +209,17 @@ def test_what_rounds_to_nothing_has_no_sign(tmp_path: Path) -> None:
     assert as_table([load_run(folder)], "md").splitlines()[-1].split(" | ")[-3] == "0.0"
     forget(folder, -6e-4)
     assert as_table([load_run(folder)], "md").splitlines()[-1].split(" | ")[-3] == "-0.1"
+
+
+def test_estimated_numbers_stand_beside_the_true_ones(tmp_path: Path) -> None:
+    runs = [load_run(make_run(tmp_path / str(s), seed=s, tasks=2, pictures=0, epochs=1)) for s in (0, 1)]
+    for run, used in zip(runs, ((3, 5), (4, 4))):
+        for task, number in zip(run.results["tasks"], used):
+            task["novel_true"], task["novel_used"] = 4, number
+    runs[0].results["tasks"][1]["novel_error"] = 0.75
+    [row] = csv.DictReader(io.StringIO(as_number_table(runs, "csv")))
+    assert (row["there_are"], row["task_1"], row["task_2"]) == ("4", "3, 4", "5, 4")
+    assert (row["off"], row["own_error"]) == ("0.5", "0.8")
+    del runs[0].results["tasks"][1]["novel_error"]
+    [row] = csv.DictReader(io.StringIO(as_number_table(runs, "csv")))
+    assert row["own_error"] == ""

@@ -60,6 +60,17 @@ def as_task_table(
     return render(per_task(group_runs(runs), protocol), format)
 
 
+def as_number_table(
+    runs: list[RunResults], format: TableFormat = "text", protocol: Protocol = "agnostic"
+) -> str:
+    """For each setting: novel categories that each task has, and how many were looked for; `protocol` changes nothing."""
+    return render(numbers_of_categories(group_runs(runs)), format)
+
+
+TABLES = {"comparison": as_table, "tasks": as_task_table, "numbers": as_number_table}
+"""What `camp report --table` draws."""
+
+
 def figure(group: RunGroup, column: str, protocol: Protocol = "agnostic") -> Spread | None:
     """A column of the comparison for a group of runs; None where none of them has the protocol."""
     return spread([_share(run.results, column, protocol) for run in group.runs])
@@ -123,6 +134,36 @@ def per_task(groups: Sequence[RunGroup], protocol: Protocol = "agnostic") -> Tab
     classes_of = ("known classes", "novel classes") if novel else ("classes",)
     columns = ("method", *(["tasks"] if tasks else []), "task", *classes_of, *figures)
     return Table(columns, rows, frozenset(figures))
+
+
+def numbers_of_categories(groups: Sequence[RunGroup]) -> Table:
+    """One row for each group: the numbers of its seeds in each task, what they are off by, and what was thought they are."""
+    most = max(len(group.first.results["tasks"]) for group in groups)
+    datasets = _differ(groups, "dataset")
+    rows: list[tuple[Cell, ...]] = []
+    for group in groups:
+        results = group.first.results
+        tasks = [run.results["tasks"] for run in group.runs]
+        row: list[Cell] = [*([results["dataset"]] if datasets else []), group.label]
+        row.append(_listed(sorted({task["novel_true"] for task in tasks[0]})))
+        for i in range(most):
+            row.append(_listed([own[i]["novel_used"] for own in tasks]) if i < len(tasks[0]) else None)
+        off = [abs(task["novel_used"] - task["novel_true"]) for own in tasks for task in own]
+        thought = [task.get("novel_error") for own in tasks for task in own]
+        row.append(f"{sum(off) / len(off):.1f}")
+        row.append(_plain_mean([error for error in thought if error is not None]))
+        rows.append(tuple(row))
+    columns = [*(["dataset"] if datasets else []), "method", "there are"]
+    columns += [*(f"task {i + 1}" for i in range(most)), "off", "own error"]
+    return Table(tuple(columns), rows, frozenset())
+
+
+def _listed(numbers: Sequence[int]) -> str:
+    return ", ".join(map(str, numbers))
+
+
+def _plain_mean(values: Sequence[float]) -> str | None:
+    return f"{sum(values) / len(values):.1f}" if values else None
 
 
 def _row(task: TaskResults, classes: Group, protocol: Protocol) -> list[Share]:
