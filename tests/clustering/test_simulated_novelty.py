@@ -45,10 +45,11 @@ def test_the_number_of_novel_classes_is_found_with_its_error():
         assert max(choice.curve, key=lambda point: point[1])[0] == 12 + choice.n_novel
 
 
-@pytest.mark.parametrize("novel", [0, 1, 2, 3])
-def test_classes_that_lie_far_apart_are_counted_exactly(novel):
-    # Too few clusters put two novel classes into one, which no hidden class need ever notice.
-    draw = torch.Generator().manual_seed(novel)
+@pytest.mark.parametrize(("novel", "seed"), [(0, 0), (1, 1), (2, 2), (3, 3), (2, 3), (3, 1)])
+def test_classes_that_lie_far_apart_are_counted_exactly(novel, seed):
+    # Too few clusters put two novel classes into one, which no hidden class need ever notice: in the last two cases one
+    # cluster fewer scores the same.
+    draw = torch.Generator().manual_seed(seed)
     truth = torch.arange(6 + novel).repeat_interleave(20)
     x = 3 * torch.randn(6 + novel, 48, generator=draw)[truth] + torch.randn(len(truth), 48, generator=draw)
     labels = truth.where((truth < 6) & (torch.arange(len(truth)) % 2 == 0), UNLABELLED)
@@ -84,7 +85,7 @@ def test_the_metric_is_learned_where_it_is_needed():
     assert learned > plain + 0.5
 
 
-def test_folds_hide_every_class_once_and_few_of_the_others():
+def test_folds_hide_every_class_equally_often_and_few_of_the_others():
     u, labels, _ = classes(10, 2, 40, nuisance=1.0)
     folds = simulation(u, labels).folds
     assert len(folds) == 10  # two classes each, twice

@@ -40,6 +40,7 @@ def device_of(name: str) -> torch.device:
     try:
         device = torch.device(name)
         torch.empty(0, device=device)
+    # Torch's own words for "not built with it", "not here" and "not supported" are of these three kinds.
     except (RuntimeError, AssertionError, NotImplementedError) as error:
         reason = str(error).splitlines()[0].rstrip(".")
         raise CampError(f'There is no device "{name}" here ({reason}); "cpu" is always there.') from error

@@ -11,7 +11,7 @@ of a novel class is ever looked at. Chosen so, one after the other:
 2. the shrinkage of the scatter and the number of directions, together;
 3. how sharp assignments are and how strictly sizes are held, together.
 
-Of ties the first candidate wins. With fewer than LEAST known classes nothing can be hidden, and the defaults stand.
+Of ties the first candidate wins, and of equal numbers the greatest. With fewer than LEAST known classes nothing can be hidden, and the defaults stand.
 """
 
 import itertools

@@ -134,7 +134,7 @@ def estimated_k(run: RunResults) -> list[tuple[int, Markup, str]]:
         true, used = known + task["novel_true"], known + task["novel_used"]
         marks = [Mark(true, f"true number: {true}", "true"), Mark(used, f"used: {used}", "used")]
         error = task.get("novel_error")
-        sure = f" (estimated to within {error:.1f})" if error is not None else ""
+        sure = f" (± {error:.1f} by the method's own estimate)" if error is not None else ""
         sentence = f"Task {task['task'] + 1}: {used} categories used{sure}, {true} are true."
         drawn = line_chart(
             xs,
