@@ -27,6 +27,7 @@ The paper's experiments:
   camp run        one experiment: a data set, a backbone, a method    (camp run --help, camp run --resume FOLDER)
                   or several on one bank: camp run --method camp,gcd --out FOLDER, camp run --method all ...
   camp report     page and tables from run folders, side by side      (camp report --help)
+  camp study      a grid of runs and its figure or table: camp study lists those of the paper
   camp datasets   what is known and present; camp datasets get NAME
   camp methods    the methods
   camp demo       CAMP and GCD on scikit-learn's digits, to a page, in a few minutes
@@ -297,11 +298,19 @@ def over_workspace(name: str) -> Callable[[list[str]], int]:
     return command
 
 
+def study(words: list[str]) -> int:
+    """`camp study`: a grid of runs, and the table or figure made from them."""
+    from camp.studies.command import study
+
+    return study(words)
+
+
 OVER_WORKSPACE = ("learn", "review", "status", "predict", "export", "serve")
 COMMANDS: dict[str, Callable[[list[str]], int]] = {
     **{name: over_workspace(name) for name in OVER_WORKSPACE},
     "run": run,
     "report": report,
+    "study": study,
     "datasets": datasets,
     "methods": methods,
     "demo": demo,

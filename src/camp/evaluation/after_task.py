@@ -61,10 +61,11 @@ class Evaluator:
         self._match(method, truths[-1], train[-1], classes, means)
         predictions = [method.predict(torch.from_numpy(z)).numpy() if len(z) else _NOBODY for z in test]
         self._score(method, truths, test, predictions, classes, means)
-        drift = self._drift(method, classes, means)
+        stored = self._by_stored_centroids(method, truths, test)
         return {
             **{name: rows[-1] for name, rows in self.rows.items()},
-            "drift": drift,
+            **({"stored": stored} if stored is not None else {}),
+            "drift": self._drift(method, classes, means),
             "summary": {name: summarise(rows) for name, rows in self.rows.items()},
             "confusion": self._confusion(method, truths, predictions),
             "map": self._map(method, truths, test, classes, means),
@@ -141,6 +142,27 @@ class Evaluator:
         novel = np.array([method.categories[i].label is None for i in kept], dtype=bool)
         stored, adapted = method.drift.stored.cpu().numpy(), method.drift.adapted.cpu().numpy()
         return centroid_drift(stored[kept], adapted[kept], true, novel)
+
+    def _by_stored_centroids(
+        self, method: Method, truths: list[TaskTruth], test: list[np.ndarray]
+    ) -> SplitRow | None:
+        """A[t] if the centroids of earlier tasks had stayed as they were stored; None where they did."""
+        if method.drift is None or method.centroids is None:
+            return None
+        now, stored = method.centroids, method.drift.stored
+        if torch.equal(now[: len(stored)], stored.to(now)):
+            return None
+        method.centroids = torch.cat([stored.to(now), now[len(stored) :]])
+        try:
+            answers = [method.predict(torch.from_numpy(z)).numpy() if len(z) else _NOBODY for z in test]
+        finally:
+            method.centroids = now
+        of_category = np.array(self.class_of_category)
+        return accuracy_row(
+            [of_category[answer] for answer in answers],
+            [t.test_classes for t in truths],
+            [t.novel for t in truths],
+        )
 
     def _confusion(self, method: Method, truths: list[TaskTruth], predictions: list[np.ndarray]) -> Any:
         """Which task's categories the test pictures of each task are sent to."""

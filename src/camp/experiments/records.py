@@ -56,7 +56,7 @@ def task_record(
         "novel_used": method.found.get("n_novel", 0),
         "curve": method.found.get("curve"),
         **{name: method.found[name] for name in ("novel_error", "recipe") if name in method.found},
-        **{name: measured[name] for name in (*PROTOCOLS, "drift") if name in measured},
+        **{name: measured[name] for name in (*PROTOCOLS, "stored", "drift") if name in measured},
     }
 
 

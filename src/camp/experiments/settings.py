@@ -25,6 +25,7 @@ _SHAPE = (
     "labelled_fraction",
     "labelling",
     "order",
+    "classes",
     "images_per_class",
     "test_per_class",
 )
@@ -53,6 +54,8 @@ class DataSettings:
     """Class order: the paper's, one drawn from the seed, or the data set's."""
     k: Literal["known", "estimated"] = "known"
     """Is the number of categories told, or is it to be estimated."""
+    classes: int | None = None
+    """Use only so many classes, the first of the order."""
     images_per_class: int | None = None
     """Use at most this many training pictures of a class."""
     test_per_class: int | None = None

@@ -54,6 +54,8 @@ class TaskResults(TypedDict):
     task_hungarian: NotRequired[SplitRow]
     """Runs made before there was this protocol lack it, here and in the summary."""
     upper_bound: SplitRow
+    stored: NotRequired[SplitRow]
+    """Task not told, by centroids of earlier tasks as they were stored; where they were moved since."""
     drift: Drift | None
     """Of the earlier tasks' centroids; None after the first task."""
 

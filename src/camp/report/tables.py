@@ -46,6 +46,26 @@ class Table:
     rows: list[tuple[Cell, ...]]
     figures: frozenset[str]
     """The columns that hold figures."""
+    best: frozenset[tuple[int, int]] = frozenset()
+    """(row, column) of cells in bold, where a format has it."""
+
+    def without(self, column: str) -> "Table":
+        """The same without a column."""
+        at = self.columns.index(column)
+        rows = [row[:at] + row[at + 1 :] for row in self.rows]
+        best = frozenset((i, j - (j > at)) for i, j in self.best if j != at)
+        return Table(self.columns[:at] + self.columns[at + 1 :], rows, self.figures - {column}, best)
+
+    def with_best(self) -> "Table":
+        """The same with the greatest figure of each column in bold, or the least of forgetting."""
+        best = set()
+        for j, column in enumerate(self.columns):
+            if column not in self.figures:
+                continue
+            sign = -1 if column == "forgetting" else 1
+            there = [(sign * cell.mean, i) for i, row in enumerate(self.rows) if isinstance(cell := row[j], Spread)]
+            best |= {(i, j) for value, i in there if len(there) > 1 and value == max(there)[0]}
+        return Table(self.columns, self.rows, self.figures, frozenset(best))
 
 
 def as_table(runs: list[RunResults], format: TableFormat = "text", protocol: Protocol = "agnostic") -> str:
@@ -209,9 +229,11 @@ def _markdown(table: Table) -> str:
         return "| " + " | ".join(cell.replace("|", r"\|") for cell in cells) + " |\n"
 
     rule = ["---" if column in ("dataset", "method") else "---:" for column in table.columns]
-    return (
-        line(table.columns) + line(rule) + "".join(line([shown(cell) for cell in row]) for row in table.rows)
-    )
+    rows = [
+        [f"**{shown(cell)}**" if (i, j) in table.best else shown(cell) for j, cell in enumerate(row)]
+        for i, row in enumerate(table.rows)
+    ]
+    return line(table.columns) + line(rule) + "".join(line(row) for row in rows)
 
 
 def _csv(table: Table) -> str:
@@ -239,12 +261,14 @@ def _csv(table: Table) -> str:
 def _latex(table: Table) -> str:
     """A `tabular` in the style of booktabs."""
 
-    def cell(value: Cell) -> str:
+    def cell(value: Cell, bold: bool = False) -> str:
         if isinstance(value, Spread):
-            return f"${shown(value)}$".replace(" ± ", r" \pm ")
+            inner = shown(value).replace(" ± ", r" \pm ")
+            return rf"$\mathbf{{{inner}}}$" if bold else f"${inner}$"
         return "--" if value is None else "".join(LATEX.get(letter, letter) for letter in str(value))
 
     align = "".join("l" if column in ("dataset", "method") else "r" for column in table.columns)
     lines = [rf"\begin{{tabular}}{{{align}}}", r"\toprule", " & ".join(map(cell, table.columns)) + r" \\"]
-    lines += [r"\midrule", *(" & ".join(map(cell, row)) + r" \\" for row in table.rows)]
+    rows = [[cell(c, (i, j) in table.best) for j, c in enumerate(row)] for i, row in enumerate(table.rows)]
+    lines += [r"\midrule", *(" & ".join(row) + r" \\" for row in rows)]
     return "\n".join([*lines, r"\bottomrule", r"\end{tabular}"]) + "\n"

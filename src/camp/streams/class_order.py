@@ -24,12 +24,16 @@ def class_orders() -> dict[str, list[int | str]]:
 
 def classes_of_tasks(scenario: Scenario, dataset: Dataset, seed: int) -> list[list[int]]:
     """The classes of each task, as positions in `dataset.classes`."""
-    count = len(dataset.classes)
+    count = scenario.classes or len(dataset.classes)
+    if count > len(dataset.classes):
+        raise CampError(f"{dataset.name} has {len(dataset.classes)} classes, not {count}; ask for fewer.")
     if scenario.tasks > count:
         raise CampError(f"{count} classes cannot be cut into {scenario.tasks} tasks; use fewer tasks.")
     if scenario.order == "paper" and dataset.domains is not None and scenario.first_fraction is None:
+        if scenario.classes is not None:
+            raise CampError("Tasks that are domains have all of their classes; use the order 'seed' for fewer.")
         return _domain_chunks(dataset.domains, scenario.tasks)
-    order = _order(scenario, dataset, seed)
+    order = _order(scenario, dataset, seed)[:count]
     if scenario.first_fraction is None:
         return [chunk.tolist() for chunk in np.array_split(order, scenario.tasks)]
     first = min(max(round(count * scenario.first_fraction), 1), count - scenario.tasks + 1)

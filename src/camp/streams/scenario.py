@@ -60,6 +60,8 @@ class Scenario:
     """A cap on the train pictures of a class, for small machines: the same pictures for every seed."""
     test_per_class: int | None = None
     """The same for test pictures."""
+    classes: int | None = None
+    """Only so many classes, the first of the order; None for all."""
     first_fraction: float | None = None
     """Share of the classes in the first task; None makes all tasks alike."""
     first_novel_fraction: float | None = None
@@ -89,6 +91,8 @@ class Scenario:
             value = getattr(self, name)
             if value is not None and value < 1:
                 raise CampError(f"{name} must be at least 1, or None for all pictures, not {value}.")
+        if self.classes is not None and self.classes < self.tasks:
+            raise CampError(f"{self.classes} classes cannot be cut into {self.tasks} tasks; use fewer tasks.")
         if self.labelled_fraction == 0 and min(self.novel_fraction, self.first_novel) < 1:
             raise CampError("Known classes need labels: with labelled_fraction 0 set novel_fraction to 1.")
         if self.tasks == 1:

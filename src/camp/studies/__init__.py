@@ -1,0 +1,1 @@
+"""Studies: grids of runs, and the table or figure made from them."""

@@ -1,0 +1,185 @@
+"""`camp study`: list studies, run what is missing of one, draw it."""
+
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Annotated, Any, Literal
+
+import tyro
+
+from camp.errors import CampError
+from camp.experiments.settings import option_names
+from camp.progress import Progress
+from camp.report.tables import render
+from camp.studies.conduct import Conducted, conduct, missing
+from camp.studies.engines import Engine
+from camp.studies.named import STUDIES, named
+from camp.studies.output import draw
+from camp.studies.study import Study, smoke
+from camp.studies.written import written
+
+ABOUT = """camp study                list the studies of the paper
+camp study NAME           run what is missing of one, and draw it
+camp study FILE.toml      the same for one of your own
+
+Runs of all studies lie in --out (studies/ if it is left out); one that is finished is never run again. Options of camp run hold for
+all runs of the study: --dataset cub200 --data CUB --epochs 10; one that the study varies keeps the runs with this value.
+"""
+
+
+def study(words: list[str]) -> int:
+    """The command."""
+    if not words:
+        _list()
+        return 0
+    if words[0] in ("-h", "--help"):
+        print(ABOUT)
+        words = ["--help"]
+    if words[0].startswith("-") and words != ["--help"]:
+        raise CampError("camp study needs the name of a study first; `camp study` lists them.")
+    asked = None if words == ["--help"] else _found(words[0])
+    options, rest = tyro.cli(
+        _options, args=words if asked is None else words[1:], prog="camp study NAME", return_unknown_args=True
+    )
+    assert asked is not None  # --help has left
+    asked = smoke(asked) if options["smoke"] else asked
+    asked = asked.under(_parsed(asked, rest))
+    if options["seeds"] is not None:
+        asked = _with_seeds(asked, options["seeds"])
+    store = Path(options["out"])
+    if options["dry"]:
+        return _plan(asked, store)
+    progress = Progress(options["quiet"])
+    conducted = conduct(asked, store, _engine(options), progress)
+    return _show(asked, conducted, store / asked.name)
+
+
+def _options(
+    out: str = "studies",
+    seeds: str | None = None,
+    smoke: bool = False,
+    dry: bool = False,
+    engine: Literal["local", "ray"] = "local",
+    jobs: int | None = None,
+    address: str | None = None,
+    cpus: Annotated[float, tyro.conf.arg(name="cpus")] = 1.0,
+    gpus: float = 0.0,
+    quiet: bool = False,
+) -> dict[str, Any]:
+    """Run what is missing of a study, and draw it. All options of camp run are taken as well, for all of its runs.
+
+    Args:
+        out: Folder of all studies and their runs.
+        seeds: With commas between: 0,1,2.
+        smoke: A tiny version on scikit-learn's digits, to see that everything works.
+        dry: Only say what would be run.
+        engine: This machine, or a Ray cluster.
+        jobs: Runs at a time; by default 1 here, and as many as there is room for on Ray.
+        address: Of an existing Ray cluster; by default one is started on this machine.
+        cpus: That a run needs on Ray.
+        gpus: That a run needs on Ray; a part of one is shared.
+        quiet: No progress.
+    """
+    return dict(locals())
+
+
+def _found(name: str) -> Study:
+    return written(Path(name)) if name.endswith(".toml") else named(name)
+
+
+def _list() -> None:
+    print("The studies of the paper (camp study NAME --dataset ... runs one, camp study --help explains):\n")
+    for study in STUDIES.values():
+        print(f"  {study.name:22} {study.title}; {len(study.rows)} x {len(study.seeds)} runs")
+    print("\nYour own, as TOML: camp study FILE.toml")
+
+
+def _parsed(study: Study, words: Sequence[str]) -> dict[str, Any]:
+    """Options of camp run out of `words`, as --name value, --name=value, --name or --no-name."""
+    values: dict[str, Any] = {}
+    words = [part for word in words for part in (word.split("=", 1) if word.startswith("--") else [word])]
+    at = 0
+    while at < len(words):
+        if not words[at].startswith("--"):
+            raise CampError(f'"{words[at]}" belongs to no option; leave it out.')
+        name = words[at].removeprefix("--").replace("-", "_")
+        given = words[at + 1] if at + 1 < len(words) and not words[at + 1].startswith("--") else None
+        if given is None and name.startswith("no_") and not _takes(study, name):
+            name, value = name.removeprefix("no_"), False
+        else:
+            value = True if given is None else _value(given)
+        if name == "seed":
+            raise CampError("A study has several seeds: --seeds 0,1,2.")
+        values[name] = value
+        at += 1 if given is None else 2
+    return values
+
+
+def _takes(study: Study, name: str) -> bool:
+    return any(name in option_names(row["method"]) for row in study.rows)
+
+
+def _value(word: str) -> Any:
+    """A word as the number it is, or True, False, None, or itself.
+
+    >>> _value("3"), _value("0.5"), _value("None"), _value("camp")
+    (3, 0.5, None, 'camp')
+    """
+    for kind in (int, float):
+        try:
+            return kind(word)
+        except ValueError:
+            pass
+    return {"True": True, "False": False, "None": None}.get(word, word)
+
+
+def _with_seeds(study: Study, given: str) -> Study:
+    import dataclasses
+
+    try:
+        seeds = tuple(int(part) for part in given.split(","))
+    except ValueError:
+        raise CampError(f'--seeds takes whole numbers with commas between, not "{given}".') from None
+    return dataclasses.replace(study, seeds=seeds)
+
+
+def _engine(options: dict[str, Any]) -> Engine:
+    if options["jobs"] is not None and options["jobs"] < 1:
+        raise CampError(f"--jobs must be at least 1, not {options['jobs']}.")
+    if options["engine"] == "ray":
+        from camp.studies.engines.ray_cluster import RayEngine
+
+        return RayEngine(options["address"], options["cpus"], options["gpus"], options["jobs"])
+    if options["address"] is not None:
+        raise CampError("--address is that of a Ray cluster: add --engine ray.")
+    from camp.studies.engines.local import LocalEngine
+
+    return LocalEngine(options["jobs"] or 1)
+
+
+def _plan(study: Study, store: Path) -> int:
+    """What would be run."""
+    jobs = missing(study, store)
+    points = {point.address: point.label for point in study.points()}
+    todo = {job.folder.name for job in jobs}
+    for address, label in points.items():
+        print(f"{'to do' if address in todo else 'done ':6} {address}  {label}")
+    print(f"{len(points) - len(todo)} of {len(points)} runs are there.")
+    return 0
+
+
+def _show(study: Study, conducted: Conducted, folder: Path) -> int:
+    """The table on the screen, the files beside it; 2 if runs failed, and which."""
+    if conducted.rows:
+        drawn = draw(study, conducted, folder)
+        print(render(drawn.table, "text"))
+        for note in drawn.notes:
+            print(note)
+        if drawn.figure is not None:
+            print(f"The figure: {(folder / 'figure.png').resolve()}")
+        print(f"The page: {(folder / 'page.html').resolve()}")
+    for label, (fault, log) in conducted.failed.items():
+        print(f"camp: {label} did not finish: {fault} Its log: {log}", file=sys.stderr)
+    if not conducted.rows and not conducted.failed:
+        raise CampError(f"No run of the study {study.name} has finished.")
+    return 2 if conducted.failed else 0

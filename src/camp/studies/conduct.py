@@ -1,0 +1,155 @@
+"""Conducting a study: run what is missing, draw, say what failed.
+
+    STORE/runs/<address>/      the runs of all studies in the store
+    STORE/logs/<address>.log   what each of them said
+    STORE/<study>/             the figure, the tables and the page of a study, and study.json: its runs
+
+A run is known by its settings, so a finished one is never run again, studies share what they have in common, and a study that
+was interrupted or changed runs only what is missing.
+"""
+
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from camp import __version__
+from camp.errors import CampError
+from camp.experiments.settings import to_dict
+from camp.files import read_json, read_json_lines, write_json
+from camp.progress import Bar, Progress
+from camp.report.schema import load_run
+from camp.studies.drawings.rows import Row, find
+from camp.studies.engines import Engine
+from camp.studies.jobs import Job
+from camp.studies.study import Point, Study
+
+
+@dataclass
+class Conducted:
+    """What became of a study's runs."""
+
+    rows: list[Row]
+    """Those with finished runs, in the study's order."""
+    failed: dict[str, tuple[str, Path]] = field(default_factory=dict)
+    """Why others did not, and their logs, by their labels."""
+
+
+def run_folder(store: Path, point: Point) -> Path:
+    """Where the run of `point` is."""
+    return store / "runs" / point.address
+
+
+def missing(study: Study, store: Path) -> list[Job]:
+    """The runs that are not finished, each once."""
+    jobs: dict[str, Job] = {}
+    for point in study.points():
+        folder = run_folder(store, point)
+        if not finished(folder):
+            log = store / "logs" / f"{point.address}.log"
+            jobs[point.address] = Job(point.label, to_dict(point.settings), folder, log)
+    return list(jobs.values())
+
+
+def finished(folder: Path) -> bool:
+    """Whether the run in `folder` has been through all of its tasks."""
+    try:
+        state = read_json(folder / "checkpoint" / "state.json")
+        results = read_json(folder / "results.json")
+        return bool(state["task"] == results["tasks_planned"] == len(results["tasks"]))
+    except (CampError, OSError, KeyError, TypeError):
+        return False
+
+
+def conduct(study: Study, store: Path, engine: Engine, progress: Progress) -> Conducted:
+    """Carry out what is missing with `engine`; failures of single runs do not stop the others."""
+    jobs = missing(study, store)
+    points = study.points()
+    write_json(
+        _made(store / study.name) / "study.json",
+        {
+            "format": 1,
+            "version": __version__,
+            "name": study.name,
+            "title": study.title,
+            "draw": study.draw,
+            "look": dict(study.look),
+            "runs": [
+                {"row": dict(point.row), "seed": point.settings.seed, "run": point.address}
+                for point in points
+            ],
+        },
+    )
+    failed: dict[str, tuple[str, Path]] = {}
+    if jobs:
+        runs = len({point.address for point in points})
+        progress.note(f"{study.name}: {runs - len(jobs)} of {runs} runs are there, {len(jobs)} to do.")
+        with progress.track(study.name, len(jobs)) as bar:
+            following = _Following(jobs, bar)
+            for ended in engine.carry_out(jobs):
+                if ended is not None:
+                    following.over(ended.job)
+                    if ended.fault is not None:
+                        failed[ended.job.label] = (ended.fault, ended.job.log)
+                        progress.note(f"{ended.job.label} did not finish: {ended.fault}")
+                following.look()
+    return Conducted(rows_of(study, store), failed)
+
+
+def rows_of(study: Study, store: Path) -> list[Row]:
+    """The study's rows with the runs that have finished; a row without any is left out."""
+    rows = []
+    for options in study.rows:
+        folders = [run_folder(store, study.point(options, seed)) for seed in study.seeds]
+        runs = tuple(load_run(folder) for folder in folders if finished(folder))
+        if runs:
+            rows.append(Row(options, runs))
+    return rows
+
+
+def _made(folder: Path) -> Path:
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise CampError(f"The folder {folder} could not be made ({error.strerror or error}).") from error
+    return folder
+
+
+class _Following:
+    """The bar of a study: runs that are over count whole, and of those under way what their folders tell."""
+
+    def __init__(self, jobs: list[Job], bar: Bar) -> None:
+        self.left = {job.folder: job for job in jobs}
+        self.total, self.bar = len(jobs), bar
+        self.epochs: dict[Path, int] = {}
+        self.begun = {folder: self._share(folder) for folder in self.left}  # what an earlier study left
+        bar.skip(sum(self.begun.values()))
+
+    def over(self, job: Job) -> None:
+        """A run is done with."""
+        self.left.pop(job.folder, None)
+
+    def look(self) -> None:
+        """Bring the bar up to date."""
+        shares = {folder: self._share(folder) for folder in self.left}
+        self.bar.done = self.total - len(self.left) + sum(shares.values())
+        under_way = [self.left[folder].label for folder, share in shares.items() if share > self.begun[folder]]
+        over = f"{self.total - len(self.left)} of {self.total} runs"
+        self.bar.say(f"{over}; now {under_way[0]}" if under_way else over)
+
+    def _share(self, folder: Path) -> float:
+        """How much of a run is done, by its epochs."""
+        metrics = folder / "metrics.jsonl"
+        if not metrics.exists():
+            return 0.0
+        if folder not in self.epochs:
+            self.epochs[folder] = _planned_epochs(folder)
+        return min(1.0, len(read_json_lines(metrics)) / self.epochs[folder])
+
+
+def _planned_epochs(folder: Path) -> int:
+    """Epochs of all tasks of the run in `folder`."""
+    try:
+        settings = read_json(folder / "config.json")["settings"]["settings"]
+        return max(1, find(settings, "epochs") or 1) * len(read_json(folder / "split.json")["tasks"])
+    except (CampError, OSError, KeyError, TypeError):
+        return 1

@@ -1,0 +1,54 @@
+"""The feature space of two tasks in two dimensions, and where centroids went."""
+
+from camp.report.tables import Cell, Table
+from camp.studies.drawings import Drawn
+from camp.studies.drawings.rows import Row
+from camp.studies.drawings.style import COLOURS, name_of, sheet
+from camp.studies.study import Study
+
+
+def drift(study: Study, rows: list[Row]) -> Drawn:
+    """A panel a method: test pictures, centroids as stored, adapted and true; arrows lead from stored to adapted."""
+    figure, panels = sheet(len(rows), size=(4.2, 4.0))
+    table: list[tuple[Cell, ...]] = []
+    for axes, row in zip(panels, rows):
+        results = row.first.results
+        drawn = results["map"]
+        if drawn is None:
+            axes.set_visible(False)
+            continue
+        for x, y, task, _, kind in drawn["points"]:
+            axes.plot(x, y, ".", color=COLOURS[int(kind) % 8], alpha=0.35 if task else 0.6,
+                      markersize=3, marker="." if task == 0 else "+")  # fmt: skip
+        for centroid in drawn["centroids"]:
+            stored, adapted, true = centroid["stored"], centroid["adapted"], centroid["true"]
+            if true:
+                axes.plot(*true, "*", color="black", markersize=9, markerfacecolor="white")
+            if centroid["task"] == 0 and stored:
+                axes.plot(*stored, "s", color="#555555", markersize=5)
+                axes.annotate("", adapted, stored, arrowprops={"arrowstyle": "->", "color": "black", "lw": 1})
+            axes.plot(*adapted, "o", color="black", markersize=4)
+        last = results["tasks"][-1]
+        accuracy = last["agnostic"]["all"]
+        distance = last["drift"]["all"] if last["drift"] else None
+        words = name_of(row.options["method"])
+        axes.set_title(f"{words}: task 1 {_per_cent(accuracy[0])}, task 2 {_per_cent(accuracy[-1])}")
+        axes.set_xticks([])
+        axes.set_yticks([])
+        axes.set_aspect("equal", adjustable="datalim")
+        ends = (f"{distance['stored']:.3f}", f"{distance['adapted']:.3f}") if distance else (None, None)
+        stays = last.get("stored")
+        kept = _per_cent(stays["all"][0]) if stays else None
+        table.append((row.label, kept, _per_cent(accuracy[0]), _per_cent(accuracy[-1]), *ends))
+    marks = [("s", "#555555", "as stored"), ("o", "black", "adapted"), ("*", "black", "true mean")]
+    for marker, colour, label in marks:
+        face = "white" if marker == "*" else colour
+        panels[0].plot([], [], marker, color=colour, markerfacecolor=face, label=label)
+    panels[0].legend(loc="best", fontsize=7)
+    columns = ("method", "task 1 by stored centroids", "task 1", "task 2", "distance stored", "distance adapted")
+    words = "Test pictures (dots: task 1, crosses: task 2; a colour a class) and centroids after the second task."
+    return Drawn(figure, Table(columns, table, frozenset()), words, [words])
+
+
+def _per_cent(share: float | None) -> str | None:
+    return None if share is None else f"{100 * share:.1f} %"

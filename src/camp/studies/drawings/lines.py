@@ -1,0 +1,139 @@
+"""Figures of lines."""
+
+from camp.evaluation.summary import mean
+from camp.report.groups import Spread
+from camp.report.schema import RunResults
+from camp.report.tables import Cell, Table
+from camp.studies.drawings import Drawn
+from camp.studies.drawings.rows import Row, values_of, wanted
+from camp.studies.drawings.style import COLOURS, DASHES, MARKERS, name_of, series, sheet
+from camp.studies.drawings.tables import varied
+from camp.studies.study import Study
+
+
+def lines(study: Study, rows: list[Row]) -> Drawn:
+    """Figures over an option: a panel a figure if there are several series, or else all in one."""
+    x, what = wanted(study, "x"), list(wanted(study, "what", ["all"]))
+    by = study.look.get("series")
+    xs = [float(value) for value in values_of(rows, x)]
+    if by is None:
+        figure, [axes] = sheet()
+        for number, column in enumerate(what):
+            series(axes, xs, [row.figure(column) for row in rows], name_of(column), number, DASHES[number % 4])
+        panels = [axes]
+    else:
+        figure, panels = sheet(len(what))
+        for axes, column in zip(panels, what):
+            for number, value in enumerate(values_of(rows, by)):
+                own = [row for row in rows if row[by] == value]
+                places = [float(row[x]) for row in own]
+                figures = [row.figure(column) for row in own]
+                series(axes, places, figures, name_of(value), number, DASHES[number % 4])
+            axes.set_title(name_of(column))
+    for axes in panels:
+        axes.set_xlabel(name_of(x))
+        axes.set_ylabel("accuracy, %")
+        axes.legend()
+    return Drawn(figure, varied(rows, what), f"{', '.join(what)} over {name_of(x)}.")
+
+
+def alpha(study: Study, rows: list[Row]) -> Drawn:
+    """Accuracy, and distance to the true means before and after adaptation, for each distiller."""
+    figure, [left, right] = sheet(2)
+    distillers = values_of(rows, "distiller")
+    for number, distiller in enumerate(distillers):
+        own = sorted((row for row in rows if row["distiller"] == distiller), key=lambda row: float(row["alpha"]))
+        xs = [float(row["alpha"]) for row in own]
+        series(left, xs, [row.figure("all") for row in own], name_of(distiller), number)
+        for end, dash in (("stored", "--"), ("adapted", "-")):
+            label = f"{name_of(distiller)}, {'as stored' if end == 'stored' else 'adapted'}"
+            series(right, xs, [row.distance(end) for row in own], label, number, dash, scale=1.0)
+    left.set_ylabel("accuracy, all classes, %")
+    right.set_ylabel("distance to the true means")
+    right.set_ylim(bottom=0)
+    for axes in (left, right):
+        axes.set_xlabel("alpha, weight of distillation")
+        axes.legend()
+    table = _with_distances(rows, ("distiller", "alpha"))
+    return Drawn(figure, table, "Accuracy and distance of centroids to the true means over alpha.")
+
+
+def _with_distances(rows: list[Row], names: tuple[str, ...]) -> Table:
+    """Accuracy, and distances, which are no shares and are written as they are."""
+    cells: list[tuple[Cell, ...]] = []
+    for row in rows:
+        told = [name_of(row[name]) for name in names]
+        ends = [plain(row.distance(end)) for end in ("stored", "adapted")]
+        cells.append((*told, *(row.figure(column) for column in ("all", "known", "novel")), *ends))
+    columns = (*names, "all", "known", "novel", "distance stored", "distance adapted")
+    return Table(columns, cells, frozenset(("all", "known", "novel")))
+
+
+def plain(figure: Spread | None, digits: int = 3) -> str | None:
+    """A figure that is no share."""
+    if figure is None:
+        return None
+    return f"{figure.mean:.{digits}f}" + (f" ± {figure.std:.{digits}f}" if figure.std is not None else "")
+
+
+def curves(study: Study, rows: list[Row]) -> Drawn:
+    """Mean accuracy over the tasks so far, after each task."""
+    figure, panels = sheet(3)
+    tasks = max(len(row.first.results["tasks"]) for row in rows)
+    table: list[tuple[Cell, ...]] = []
+    for number, row in enumerate(rows):
+        for axes, kind in zip(panels, ("all", "known", "novel")):
+            after = [row.over_seeds(_after(t, kind)) for t in range(tasks)]
+            places = list(range(1, tasks + 1))
+            series(axes, places, after, name_of(row.options["method"]), number, DASHES[number // 8 % 4])
+            if kind == "all":
+                table.append((row.label, *after))
+    for axes, kind in zip(panels, ("all", "known", "novel")):
+        axes.set_title(name_of(kind))
+        axes.set_xlabel("after task")
+        axes.set_xticks(range(1, tasks + 1))
+        axes.set_ylabel("accuracy, %")
+        axes.set_ylim(bottom=0)
+    panels[0].legend(fontsize=7, ncols=2)
+    columns = tuple(f"after task {t + 1}" for t in range(tasks))
+    return Drawn(figure, Table(("method", *columns), table, frozenset(columns)), "Accuracy after each task.")
+
+
+def _after(task: int, kind: str):  # type: ignore[no-untyped-def]
+    """The mean accuracy of a run over its tasks so far, after `task`."""
+
+    def of(run: RunResults) -> float | None:
+        tasks = run.results["tasks"]
+        return mean(tasks[task]["agnostic"][kind]) if task < len(tasks) else None  # type: ignore[literal-required]
+
+    return of
+
+
+def number_of_categories(study: Study, rows: list[Row]) -> Drawn:
+    """For each method and task: the score over the number of categories, its choice, and the truth."""
+    tasks = max(len(row.first.results["tasks"]) for row in rows)
+    figure, panels = sheet(tasks, len(rows), size=(2.6, 2.4))
+    table: list[tuple[Cell, ...]] = []
+    for r, row in enumerate(rows):
+        method = name_of(row.options["method"])
+        for t in range(tasks):
+            axes = panels[r * tasks + t]
+            for number, run in enumerate(row.runs):
+                if t >= len(run.results["tasks"]):
+                    continue
+                task = run.results["tasks"][t]
+                points = task["curve"] or []
+                xs, ys = [point[0] for point in points], [100 * point[1] for point in points]
+                colour, marker = COLOURS[number % 8], MARKERS[number % 8]
+                axes.plot(xs, ys, color=colour, marker=marker, markersize=3, linewidth=1.2)
+                known = len(task["known"])
+                axes.axvline(known + task["novel_used"], color=colour, linestyle=":", linewidth=1.2)
+                if not number:
+                    axes.axvline(known + task["novel_true"], color="black", linewidth=1)
+                table.append((method, t + 1, known + task["novel_true"], known + task["novel_used"]))
+            axes.set_title(f"{method}, task {t + 1}" if len(rows) > 1 else f"task {t + 1}")
+            axes.set_xlabel("categories")
+    panels[0].set_ylabel("score on labelled pictures, %")
+    columns = ("method", "task", "there are", "estimated")
+    words = "Score on labelled pictures over the number of categories; solid: the truth, dotted: the estimate."
+    return Drawn(figure, Table(columns, table, frozenset()), words, [words])
