@@ -190,18 +190,26 @@ class Run:
             settings = settings.with_dim(len(vector))
         return dataclasses.replace(settings, device=world.device(settings.device))
 
+    def bank(self) -> Bank:
+        """The bank that the run reads; `prepare` comes first."""
+        views = self.settings.views
+        return Bank.at(views, BankSpec.of(self.backbone, views, self.settings.augmentation()))
+
+    def pictures(self) -> tuple[list[str], set[str]]:
+        """Keys of all pictures of the split, sorted, and those of them that are to be learned from."""
+        train = {key for task in self.split.tasks for key in (*task.labelled, *task.unlabelled)}
+        return sorted(train.union(*(task.test for task in self.split.tasks))), train
+
     def _open_views(self, backbone: Backbone, device: torch.device) -> Callable[[Sequence[str]], BankViews]:
         """Fill the bank with all pictures of the split, and settle the split without the unreadable ones."""
         views, augmentation = self.settings.views, self.settings.augmentation()
-        bank = Bank.at(views, BankSpec.of(backbone, views, augmentation))
-        train = {key for task in self.split.tasks for key in (*task.labelled, *task.unlabelled)}
-        test = {key for task in self.split.tasks for key in task.test}
+        bank, (keys, train) = self.bank(), self.pictures()
         with (
             world.as_one()
         ):  # of several processes one fills the bank of its machine, and the others wait for it
-            filled = fill(bank, backbone, self.dataset, sorted(train | test), train, self.progress)
+            filled = fill(bank, backbone, self.dataset, keys, train, self.progress)
             if world.leads():
-                self._settle(filled.bad, len(train | test))
+                self._settle(filled.bad, len(keys))
         self.split = Split.from_json(world.told(self.split.to_json()))
         bank = Bank(bank.folder, bank.spec)
         reference = views.normalisation == "reference"

@@ -63,7 +63,9 @@ class Table:
             if column not in self.figures:
                 continue
             sign = -1 if column == "forgetting" else 1
-            there = [(sign * cell.mean, i) for i, row in enumerate(self.rows) if isinstance(cell := row[j], Spread)]
+            there = [
+                (sign * cell.mean, i) for i, row in enumerate(self.rows) if isinstance(cell := row[j], Spread)
+            ]
             best |= {(i, j) for value, i in there if len(there) > 1 and value == max(there)[0]}
         return Table(self.columns, self.rows, self.figures, frozenset(best))
 

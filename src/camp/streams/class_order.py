@@ -31,7 +31,9 @@ def classes_of_tasks(scenario: Scenario, dataset: Dataset, seed: int) -> list[li
         raise CampError(f"{count} classes cannot be cut into {scenario.tasks} tasks; use fewer tasks.")
     if scenario.order == "paper" and dataset.domains is not None and scenario.first_fraction is None:
         if scenario.classes is not None:
-            raise CampError("Tasks that are domains have all of their classes; use the order 'seed' for fewer.")
+            raise CampError(
+                "Tasks that are domains have all of their classes; use the order 'seed' for fewer."
+            )
         return _domain_chunks(dataset.domains, scenario.tasks)
     order = _order(scenario, dataset, seed)[:count]
     if scenario.first_fraction is None:

@@ -20,7 +20,9 @@ def address(settings: RunSettings) -> str:
     for part, names in _WHERE.items():
         for name in names:
             values[part].pop(name)
-    if dataset_info(settings.data.dataset).n_classes is None:  # one's own pictures are known by where they are
+    if (
+        dataset_info(settings.data.dataset).n_classes is None
+    ):  # one's own pictures are known by where they are
         values["data"]["data"] = settings.data.data
     told = json.dumps([FORMAT, _said(values)], sort_keys=True)
     return f"{settings.method}-{hashlib.sha256(told.encode()).hexdigest()[:12]}"

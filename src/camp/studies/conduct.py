@@ -8,13 +8,14 @@ A run is known by its settings, so a finished one is never run again, studies sh
 was interrupted or changed runs only what is missing.
 """
 
+import contextlib
+import json
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
 
 from camp import __version__
 from camp.errors import CampError
-from camp.experiments.settings import to_dict
+from camp.experiments.settings import RunSettings, from_dict, to_dict
 from camp.files import read_json, read_json_lines, write_json
 from camp.progress import Bar, Progress
 from camp.report.schema import load_run
@@ -83,6 +84,9 @@ def conduct(study: Study, store: Path, engine: Engine, progress: Progress) -> Co
     if jobs:
         runs = len({point.address for point in points})
         progress.note(f"{study.name}: {runs - len(jobs)} of {runs} runs are there, {len(jobs)} to do.")
+        for settings in _one_of_each_bank(jobs):
+            with contextlib.suppress(CampError):  # what is wrong with it, its runs will say
+                engine.fill_bank(settings, progress)
         with progress.track(study.name, len(jobs)) as bar:
             following = _Following(jobs, bar)
             for ended in engine.carry_out(jobs):
@@ -104,6 +108,15 @@ def rows_of(study: Study, store: Path) -> list[Row]:
         if runs:
             rows.append(Row(options, runs))
     return rows
+
+
+def _one_of_each_bank(jobs: list[Job]) -> list[RunSettings]:
+    """Settings that differ in what a view bank is made of."""
+    each = {
+        json.dumps([job.settings[part] for part in ("data", "backbone", "views")], sort_keys=True): job
+        for job in reversed(jobs)
+    }
+    return [from_dict(job.settings) for job in reversed(each.values())]
 
 
 def _made(folder: Path) -> Path:
@@ -132,7 +145,9 @@ class _Following:
         """Bring the bar up to date."""
         shares = {folder: self._share(folder) for folder in self.left}
         self.bar.done = self.total - len(self.left) + sum(shares.values())
-        under_way = [self.left[folder].label for folder, share in shares.items() if share > self.begun[folder]]
+        under_way = [
+            self.left[folder].label for folder, share in shares.items() if share > self.begun[folder]
+        ]
         over = f"{self.total - len(self.left)} of {self.total} runs"
         self.bar.say(f"{over}; now {under_way[0]}" if under_way else over)
 

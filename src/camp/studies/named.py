@@ -151,11 +151,20 @@ _STUDIES = (
     Study(
         "scenarios",
         "More novel classes, fewer labels",
-        grid(method=["gcd", "camp"], novel_fraction=[0.2, 0.4, 0.6, 0.8], labelled_fraction=[0.25, 0.5, 0.75, 1.0]),
+        grid(
+            method=["gcd", "camp"],
+            novel_fraction=[0.2, 0.4, 0.6, 0.8],
+            labelled_fraction=[0.25, 0.5, 0.75, 1.0],
+        ),
         draw="scenarios",
         claim="Accuracy falls with more novel classes and with fewer labels; CAMP is better than GCD in every scenario.",
         base={"dataset": "stanford_cars"},
-        look={"x": "labelled_fraction", "y": "novel_fraction", "what": ["all", "forgetting"], "panels": "method"},
+        look={
+            "x": "labelled_fraction",
+            "y": "novel_fraction",
+            "what": ["all", "forgetting"],
+            "panels": "method",
+        },
         small={"tasks": 1},
     ),
 )

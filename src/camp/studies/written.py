@@ -1,23 +1,23 @@
 """Studies that a person wrote, as TOML.
 
-    title = "Does a wider projector help?"
-    draw = "lines"                  # or another of camp.studies.drawings
-    seeds = [0, 1, 2]
+title = "Does a wider projector help?"
+draw = "lines"                  # or another of camp.studies.drawings
+seeds = [0, 1, 2]
 
-    [base]                          # options of camp run that all runs share
-    dataset = "cub200"
-    epochs = 10
+[base]                          # options of camp run that all runs share
+dataset = "cub200"
+epochs = 10
 
-    [axes]                          # every combination is run; method is camp if it is not here
-    method = ["camp", "gcd-fd"]
-    alpha = [0.1, 0.5, 0.9]
+[axes]                          # every combination is run; method is camp if it is not here
+method = ["camp", "gcd-fd"]
+alpha = [0.1, 0.5, 0.9]
 
-    [[runs]]                        # runs beside those of the axes, one by one
-    method = "gcd"
+[[runs]]                        # runs beside those of the axes, one by one
+method = "gcd"
 
-    [look]                          # for the drawing
-    x = "alpha"
-    series = "method"
+[look]                          # for the drawing
+x = "alpha"
+series = "method"
 """
 
 import tomllib

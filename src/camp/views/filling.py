@@ -6,7 +6,7 @@ bank says nothing about them.
 
 import contextlib
 import shutil
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -21,7 +21,7 @@ from camp.seeds import seed_of
 from camp.streams.datasets.base import Reader
 from camp.streams.images import BadImage
 from camp.views.augment import augment_pictures, normalise_, to_unit
-from camp.views.bank import Bank, digest_of
+from camp.views.bank import Bank, BankSpec, digest_of
 from camp.views.base import Batch
 from camp.views.blocks import TRUNK_BATCH, ahead, decoded, read, trunk_of_each_core
 from camp.views.fresh import in_batches
@@ -41,6 +41,10 @@ class Filled:
     """Views that went through the trunk now."""
 
 
+Block = tuple[list[str], dict[str, str], Batch]
+"""Pictures by their keys, why others could not be read, and what the trunk makes of all views, picture-major."""
+
+
 def fill(
     bank: Bank,
     backbone: Backbone,
@@ -48,8 +52,12 @@ def fill(
     keys: Sequence[str],
     with_augmented: set[str],
     progress: Progress,
+    made_by: Callable[[dict[str, bytes], list[str]], Iterable[Block]] | None = None,
 ) -> Filled:
-    """Make sure that `bank` holds the pictures `keys`, with augmented views for those in `with_augmented`."""
+    """Make sure that `bank` holds the pictures `keys`, with augmented views for those in `with_augmented`.
+
+    `made_by` makes the blocks elsewhere, out of fingerprints and the keys that are missing.
+    """
     digests, bad = _fingerprints(reader, keys, progress)
     readable = [key for key in keys if key in digests]
     wanted = _missing(bank, digests, readable, with_augmented)
@@ -66,7 +74,12 @@ def fill(
         made = 0
         title = f"Trunk {backbone.name}" if backbone.trunk is not None else "Pictures"
         with progress.track(title, sum(per_picture.values())) as bar:
-            for keys_done, faults, batch in _blocks(bank, backbone, reader, digests, wanted, with_augmented):
+            blocks = (
+                made_by(digests, list(wanted))
+                if made_by is not None
+                else blocks_of(bank.spec, backbone, reader, digests, wanted, with_augmented)
+            )
+            for keys_done, faults, batch in blocks:
                 if faults:  # files of the same bytes (empty ones, say) are decoded once and are all bad
                     why = {digests[key]: fault for key, fault in faults.items()}
                     bad.update({key: why[digest] for key, digest in digests.items() if digest in why})
@@ -117,21 +130,20 @@ def _fingerprints(
     return digests, bad
 
 
-def _blocks(
-    bank: Bank,
+def blocks_of(
+    spec: BankSpec,
     backbone: Backbone,
     reader: Reader,
     digests: dict[str, bytes],
     wanted: Iterable[str],
     with_augmented: set[str],
-) -> Iterator[tuple[list[str], dict[str, str], Batch]]:
-    """Blocks of pictures with the trunk's output: (keys, faults, batch), all views of a picture together.
+) -> Iterator[Block]:
+    """Blocks of pictures with the trunk's output, all views of a picture together.
 
     The batch is picture-major: the clean view, then the augmented ones; a block holds pictures of one kind.
     On a CPU every core takes whole blocks from the file to the trunk's output, and none waits for another. On
     another device the cores make views ahead of the trunk, which has the device to itself.
     """
-    spec = bank.spec
     plain = spec.precision == "plain"
     device = next(backbone.tip.parameters()).device
     on_cpu = device.type == "cpu"

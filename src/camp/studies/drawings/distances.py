@@ -1,5 +1,6 @@
 """Figures of distances between centroids and true means."""
 
+from camp.report.schema import Kind
 from camp.report.tables import Cell, Table
 from camp.studies.drawings import Drawn
 from camp.studies.drawings.lines import plain
@@ -7,6 +8,7 @@ from camp.studies.drawings.rows import Row, wanted
 from camp.studies.drawings.style import COLOURS, name_of, series, sheet
 from camp.studies.study import Study
 
+KINDS: tuple[Kind, ...] = ("known", "novel")
 ENDS = {"stored": "as stored", "adapted": "adapted"}
 
 
@@ -40,16 +42,12 @@ def centroid_distance(study: Study, rows: list[Row]) -> Drawn:
     table: list[tuple[Cell, ...]] = []
     for axes, row in zip(panels, rows):
         tasks = range(1, len(row.first.results["tasks"]))
-        for number, kind in enumerate(("known", "novel")):
+        for number, kind in enumerate(KINDS):
             for end, dash in (("stored", "--"), ("adapted", "-")):
-                found = [row.distance(end, kind, task) for task in tasks]  # type: ignore[arg-type]
+                found = [row.distance(end, kind, task) for task in tasks]
                 series(axes, [t + 1 for t in tasks], found, f"{kind}, {ENDS[end]}", number, dash, scale=1.0)
         for task in tasks:
-            ends = [
-                row.distance(end, kind, task)  # type: ignore[arg-type]
-                for kind in ("known", "novel")
-                for end in ENDS
-            ]
+            ends = [row.distance(end, kind, task) for kind in KINDS for end in ENDS]
             less = [
                 f"{100 * (1 - after.mean / before.mean):.1f} %" if before and after and before.mean else None
                 for before, after in (ends[:2], ends[2:])
@@ -66,4 +64,6 @@ def centroid_distance(study: Study, rows: list[Row]) -> Drawn:
         "method", "after task", "known as stored", "known adapted", "less by", "novel as stored", "novel adapted",
         "less by ",
     )  # fmt: skip
-    return Drawn(figure, Table(columns, table, frozenset()), "Distance of centroids to the true means by task.")
+    return Drawn(
+        figure, Table(columns, table, frozenset()), "Distance of centroids to the true means by task."
+    )

@@ -1,5 +1,6 @@
 """The feature space of two tasks in two dimensions, and where centroids went."""
 
+from camp.report.schema import Point
 from camp.report.tables import Cell, Table
 from camp.studies.drawings import Drawn
 from camp.studies.drawings.rows import Row
@@ -18,15 +19,15 @@ def drift(study: Study, rows: list[Row]) -> Drawn:
             axes.set_visible(False)
             continue
         for x, y, task, _, kind in drawn["points"]:
-            axes.plot(x, y, ".", color=COLOURS[int(kind) % 8], alpha=0.35 if task else 0.6,
-                      markersize=3, marker="." if task == 0 else "+")  # fmt: skip
+            axes.plot(x, y, "+" if task else ".", color=COLOURS[int(kind) % 8], alpha=0.6, markersize=3)
         for centroid in drawn["centroids"]:
             stored, adapted, true = centroid["stored"], centroid["adapted"], centroid["true"]
             if true:
                 axes.plot(*true, "*", color="black", markersize=9, markerfacecolor="white")
             if centroid["task"] == 0 and stored:
                 axes.plot(*stored, "s", color="#555555", markersize=5)
-                axes.annotate("", adapted, stored, arrowprops={"arrowstyle": "->", "color": "black", "lw": 1})
+                arrow = {"arrowstyle": "->", "color": "black", "lw": 1}
+                axes.annotate("", _pair(adapted), _pair(stored), arrowprops=arrow)
             axes.plot(*adapted, "o", color="black", markersize=4)
         last = results["tasks"][-1]
         accuracy = last["agnostic"]["all"]
@@ -45,9 +46,22 @@ def drift(study: Study, rows: list[Row]) -> Drawn:
         face = "white" if marker == "*" else colour
         panels[0].plot([], [], marker, color=colour, markerfacecolor=face, label=label)
     panels[0].legend(loc="best", fontsize=7)
-    columns = ("method", "task 1 by stored centroids", "task 1", "task 2", "distance stored", "distance adapted")
-    words = "Test pictures (dots: task 1, crosses: task 2; a colour a class) and centroids after the second task."
+    columns = (
+        "method",
+        "task 1 by stored centroids",
+        "task 1",
+        "task 2",
+        "distance stored",
+        "distance adapted",
+    )
+    words = (
+        "Test pictures (dots: task 1, crosses: task 2; a colour a class) and centroids after the second task."
+    )
     return Drawn(figure, Table(columns, table, frozenset()), words, [words])
+
+
+def _pair(point: Point) -> tuple[float, float]:
+    return point[0], point[1]
 
 
 def _per_cent(share: float | None) -> str | None:

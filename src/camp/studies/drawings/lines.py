@@ -19,7 +19,9 @@ def lines(study: Study, rows: list[Row]) -> Drawn:
     if by is None:
         figure, [axes] = sheet()
         for number, column in enumerate(what):
-            series(axes, xs, [row.figure(column) for row in rows], name_of(column), number, DASHES[number % 4])
+            series(
+                axes, xs, [row.figure(column) for row in rows], name_of(column), number, DASHES[number % 4]
+            )
         panels = [axes]
     else:
         figure, panels = sheet(len(what))
@@ -42,7 +44,9 @@ def alpha(study: Study, rows: list[Row]) -> Drawn:
     figure, [left, right] = sheet(2)
     distillers = values_of(rows, "distiller")
     for number, distiller in enumerate(distillers):
-        own = sorted((row for row in rows if row["distiller"] == distiller), key=lambda row: float(row["alpha"]))
+        own = sorted(
+            (row for row in rows if row["distiller"] == distiller), key=lambda row: float(row["alpha"])
+        )
         xs = [float(row["alpha"]) for row in own]
         series(left, xs, [row.figure("all") for row in own], name_of(distiller), number)
         for end, dash in (("stored", "--"), ("adapted", "-")):
@@ -135,5 +139,7 @@ def number_of_categories(study: Study, rows: list[Row]) -> Drawn:
             axes.set_xlabel("categories")
     panels[0].set_ylabel("score on labelled pictures, %")
     columns = ("method", "task", "there are", "estimated")
-    words = "Score on labelled pictures over the number of categories; solid: the truth, dotted: the estimate."
+    words = (
+        "Score on labelled pictures over the number of categories; solid: the truth, dotted: the estimate."
+    )
     return Drawn(figure, Table(columns, table, frozenset()), words, [words])

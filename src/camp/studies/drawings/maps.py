@@ -60,11 +60,13 @@ def task_confusion(study: Study, rows: list[Row]) -> Drawn:
             tasks = list(range(1, len(shares) + 1))
             cells = [[None if value != value else float(value) for value in line] for line in shares]
             axes = panels[i * len(rows) + j]
-            heat(axes, cells, tasks, tasks, f"{name_of(row.options['method'])}: {name_of(kind)}", (0.0, 100.0))
+            heat(
+                axes, cells, tasks, tasks, f"{name_of(row.options['method'])}: {name_of(kind)}", (0.0, 100.0)
+            )
             axes.set_xlabel("sent to task")
             axes.set_ylabel("of task")
-            to_last = [line[-1] for line in cells[:-1] if line[-1] is not None]
-            right = [line[t] for t, line in enumerate(cells) if line[t] is not None]
+            to_last = [line[-1] for line in cells[:-1]]
+            right = [line[t] for t, line in enumerate(cells)]
             table.append((row.label, name_of(kind), _mean(right), _mean(to_last)))
     columns = ("method", "classes", "to their own task", "earlier ones to the last task")
     return Drawn(figure, Table(columns, table, frozenset()), "To which task pictures of each task are sent.")

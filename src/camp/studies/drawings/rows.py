@@ -35,7 +35,9 @@ class Row:
     @property
     def label(self) -> str:
         """The row in words."""
-        own = [f"{name.replace('_', ' ')} {value}" for name, value in self.options.items() if name != "method"]
+        own = [
+            f"{name.replace('_', ' ')} {value}" for name, value in self.options.items() if name != "method"
+        ]
         return ", ".join([self.options["method"], *own])
 
     def figure(self, column: str) -> Spread | None:

@@ -50,7 +50,9 @@ def name_of(value: Any) -> str:
     return f"{value:g}" if isinstance(value, float) else str(value)
 
 
-def sheet(columns: int = 1, rows: int = 1, size: tuple[float, float] = (4.2, 3.2)) -> tuple[Figure, list[Axes]]:
+def sheet(
+    columns: int = 1, rows: int = 1, size: tuple[float, float] = (4.2, 3.2)
+) -> tuple[Figure, list[Axes]]:
     """A figure of `rows` x `columns` panels, each of `size` inches."""
     mpl.rcParams.update(
         {

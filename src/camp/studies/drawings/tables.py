@@ -20,7 +20,7 @@ def comparison_of_rows(study: Study, rows: list[Row]) -> Drawn:
 
 def varied(rows: list[Row], figures: list[str]) -> Table:
     """The options that rows differ in, and `figures`; the best of each in bold."""
-    names = [name for name in dict.fromkeys(name for row in rows for name in row.options)]
+    names = list(dict.fromkeys(name for row in rows for name in row.options))
     names = [name for name in names if len({str(row[name]) for row in rows}) > 1] or ["method"]
     seeds = [len(row.runs) for row in rows]
     lines: list[tuple[Cell, ...]] = []
@@ -43,7 +43,9 @@ def ablation(study: Study, rows: list[Row]) -> Drawn:
             row.options.get("distiller", "mlp") != "none",
             row.options.get("adapter", "linear") != "none",
         )
-        lines.append((*(ON if part else OFF for part in there), *(row.figure(c) for c in ("all", "known", "novel"))))
+        lines.append(
+            (*(ON if part else OFF for part in there), *(row.figure(c) for c in ("all", "known", "novel")))
+        )
     return Drawn(None, Table((*parts, "all", "known", "novel"), lines, frozenset(("all", "known", "novel"))))
 
 
@@ -64,5 +66,3 @@ def _groups(rows: list[Row]) -> list[RunGroup]:
     if not groups:
         raise CampError("There is no finished run to make a table of.")
     return groups
-
-

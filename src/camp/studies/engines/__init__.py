@@ -4,6 +4,8 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
+from camp.experiments.settings import RunSettings
+from camp.progress import Progress
 from camp.studies.jobs import Job
 
 
@@ -21,6 +23,10 @@ class Engine(Protocol):
 
     jobs: int
     """How many at a time."""
+
+    def fill_bank(self, settings: RunSettings, progress: Progress) -> None:
+        """Make the view bank of a run before it, if that is faster than leaving it to the run."""
+        ...
 
     def carry_out(self, jobs: Sequence[Job]) -> Iterator[Ended | None]:
         """Jobs as they end, in any order, and None about twice a second while nothing does."""

@@ -10,6 +10,8 @@ from collections.abc import Iterator, Sequence
 from multiprocessing.connection import Connection, wait
 from multiprocessing.context import SpawnProcess
 
+from camp.experiments.settings import RunSettings
+from camp.progress import Progress
 from camp.studies.engines import Ended
 from camp.studies.jobs import Job, carry_out
 
@@ -23,6 +25,9 @@ class LocalEngine:
     def __init__(self, jobs: int = 1) -> None:
         self.jobs = jobs
         self.threads = max(1, len(os.sched_getaffinity(0)) // jobs)
+
+    def fill_bank(self, settings: RunSettings, progress: Progress) -> None:
+        """The first run makes it with all cores, and the others wait for it."""
 
     def carry_out(self, jobs: Sequence[Job]) -> Iterator[Ended | None]:
         """Jobs as they end, and None while nothing does."""
