@@ -1,0 +1,132 @@
+"""Studies carried out for real on a few digits: what is run, what is not run again, what becomes of failures."""
+
+import os
+import signal
+import time
+from pathlib import Path
+
+import pytest
+
+from camp.files import read_json, write_json
+from camp.progress import Progress
+from camp.studies.conduct import conduct, finished, missing, run_folder
+from camp.studies.engines.local import LocalEngine
+from camp.studies.study import SMOKE, Study, grid
+
+QUIET = Progress(quiet=True)
+TINY = {**SMOKE, "epochs": 1, "images_per_class": 12, "test_per_class": 4, "n_init": 2}
+
+
+def study(tmp_path: Path, *rows, seeds=(0,), **base):
+    bank = {"bank": str(tmp_path / "bank")}
+    return Study("tiny", "Tiny", rows or grid(method=["frozen", "gcd"]), "table", base={**TINY, **bank, **base}, seeds=seeds)
+
+
+def final(row):
+    return row.first.results["summary"]["agnostic"]["final"]
+
+
+def test_what_is_there_is_not_run_again_and_a_changed_setting_runs_only_what_it_touches(tmp_path: Path):
+    store = tmp_path / "store"
+    first = study(tmp_path)
+    assert len(missing(first, store)) == 2
+    conducted = conduct(first, store, LocalEngine(1), QUIET)
+    assert [row.options["method"] for row in conducted.rows] == ["frozen", "gcd"]
+    assert conducted.failed == {}
+    assert missing(first, store) == []
+    before = {path: path.stat().st_mtime_ns for path in (store / "runs").glob("*/results.json")}
+    again = conduct(first, store, LocalEngine(1), QUIET)
+    assert [final(row) for row in again.rows] == [final(row) for row in conducted.rows]
+    assert {path: path.stat().st_mtime_ns for path in before} == before
+    # frozen has no epochs: only gcd is touched.
+    assert [job.label for job in missing(first.under({"epochs": 2}), store)] == ["gcd, seed 0"]
+    # Another study shares what it has in common with this one.
+    other = study(tmp_path, *grid(method=["gcd", "simgcd"]))
+    assert [job.label for job in missing(other, store)] == ["simgcd, seed 0"]
+    described = read_json(store / "tiny" / "study.json")
+    assert [run["run"] for run in described["runs"]] == [point.address for point in first.points()]
+
+
+def test_a_run_that_fails_does_not_stop_the_others_and_its_log_says_why(tmp_path: Path):
+    store = tmp_path / "store"
+    bad = study(tmp_path, {"method": "gcd", "tasks": 99}, {"method": "frozen"})
+    bad = Study(bad.name, bad.title, bad.rows, "table", base={k: v for k, v in bad.base.items() if k != "tasks"}, seeds=(0,))
+    conducted = conduct(bad, store, LocalEngine(1), QUIET)
+    assert [row.options["method"] for row in conducted.rows] == ["frozen"]
+    [(label, (fault, log))] = conducted.failed.items()
+    assert label == "gcd, tasks 99, seed 0"
+    assert "10 classes cannot be cut into 99 tasks" in fault
+    assert fault in log.read_text()
+    assert len(missing(bad, store)) == 1  # and is tried again next time
+
+
+def test_two_at_a_time_give_the_numbers_of_one_at_a_time(tmp_path: Path):
+    asked = study(tmp_path, *grid(method=["gcd"]), seeds=(0, 1))
+    one = conduct(asked, tmp_path / "one", LocalEngine(1), QUIET)
+    two = conduct(asked, tmp_path / "two", LocalEngine(2), QUIET)
+    assert [run.results["summary"] for run in one.rows[0].runs] == [
+        run.results["summary"] for run in two.rows[0].runs
+    ]
+
+
+def test_a_process_that_dies_is_replaced_and_its_run_goes_on(tmp_path: Path):
+    asked, store = study(tmp_path, *grid(method=["gcd"]), epochs=40), tmp_path / "store"
+    [job] = missing(asked, store)
+    killed = False
+    for _ in (outcomes := LocalEngine(1).carry_out([job])):
+        metrics = job.folder / "metrics.jsonl"
+        if not killed and metrics.exists() and metrics.read_text().count("\n") > 3:
+            [child] = [int(pid) for pid in _children() if b"spawn_main" in _words(pid)]
+            os.kill(child, signal.SIGKILL)
+            killed = True
+    assert killed
+    assert finished(job.folder)
+    undisturbed = conduct(asked, tmp_path / "other", LocalEngine(1), QUIET)
+    assert read_json(job.folder / "results.json")["summary"] == undisturbed.rows[0].first.results["summary"]
+
+
+def _children() -> list[str]:
+    mine = f"/proc/{os.getpid()}/task/{os.getpid()}/children"
+    return Path(mine).read_text().split()
+
+
+def _words(pid: str) -> bytes:
+    try:
+        return Path(f"/proc/{pid}/cmdline").read_bytes()
+    except OSError:
+        return b""
+
+
+def test_a_run_that_takes_every_process_down_is_given_up(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    asked, store = study(tmp_path, *grid(method=["gcd"]), epochs=500), tmp_path / "store"
+    [job] = missing(asked, store)
+    ended = []
+    for outcome in LocalEngine(1).carry_out([job]):
+        if outcome is not None:
+            ended.append(outcome)
+        elif (job.folder / "metrics.jsonl").exists():
+            for pid in _children():
+                if b"spawn_main" in _words(pid):
+                    os.kill(int(pid), signal.SIGKILL)
+            time.sleep(0.2)
+    [outcome] = ended
+    assert "The process ended before the run did (signal 9)" in (outcome.fault or "")
+    assert not finished(job.folder)
+
+
+def test_a_damaged_or_begun_run_is_not_finished(tmp_path: Path):
+    folder = tmp_path / "run"
+    assert not finished(folder)
+    (folder / "checkpoint").mkdir(parents=True)
+    write_json(folder / "checkpoint" / "state.json", {"task": 1})
+    write_json(folder / "results.json", {"tasks_planned": 2, "tasks": [{}]})
+    assert not finished(folder)
+    write_json(folder / "results.json", {"tasks_planned": 1, "tasks": [{}]})
+    assert finished(folder)
+    (folder / "results.json").write_text("{")
+    assert not finished(folder)
+
+
+def test_a_folder_is_named_after_its_run(tmp_path: Path):
+    [point] = study(tmp_path, {"method": "gcd"}).points()
+    assert run_folder(tmp_path, point) == tmp_path / "runs" / point.address
