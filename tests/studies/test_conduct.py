@@ -19,7 +19,14 @@ TINY = {**SMOKE, "epochs": 1, "images_per_class": 12, "test_per_class": 4, "n_in
 
 def study(tmp_path: Path, *rows, seeds=(0,), **base):
     bank = {"bank": str(tmp_path / "bank")}
-    return Study("tiny", "Tiny", rows or grid(method=["frozen", "gcd"]), "table", base={**TINY, **bank, **base}, seeds=seeds)
+    return Study(
+        "tiny",
+        "Tiny",
+        rows or grid(method=["frozen", "gcd"]),
+        "table",
+        base={**TINY, **bank, **base},
+        seeds=seeds,
+    )
 
 
 def final(row):
@@ -50,7 +57,14 @@ def test_what_is_there_is_not_run_again_and_a_changed_setting_runs_only_what_it_
 def test_a_run_that_fails_does_not_stop_the_others_and_its_log_says_why(tmp_path: Path):
     store = tmp_path / "store"
     bad = study(tmp_path, {"method": "gcd", "tasks": 99}, {"method": "frozen"})
-    bad = Study(bad.name, bad.title, bad.rows, "table", base={k: v for k, v in bad.base.items() if k != "tasks"}, seeds=(0,))
+    bad = Study(
+        bad.name,
+        bad.title,
+        bad.rows,
+        "table",
+        base={k: v for k, v in bad.base.items() if k != "tasks"},
+        seeds=(0,),
+    )
     conducted = conduct(bad, store, LocalEngine(1), QUIET)
     assert [row.options["method"] for row in conducted.rows] == ["frozen"]
     [(label, (fault, log))] = conducted.failed.items()
@@ -73,7 +87,7 @@ def test_a_process_that_dies_is_replaced_and_its_run_goes_on(tmp_path: Path):
     asked, store = study(tmp_path, *grid(method=["gcd"]), epochs=40), tmp_path / "store"
     [job] = missing(asked, store)
     killed = False
-    for _ in (outcomes := LocalEngine(1).carry_out([job])):
+    for _ in LocalEngine(1).carry_out([job]):
         metrics = job.folder / "metrics.jsonl"
         if not killed and metrics.exists() and metrics.read_text().count("\n") > 3:
             [child] = [int(pid) for pid in _children() if b"spawn_main" in _words(pid)]

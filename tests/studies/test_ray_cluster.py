@@ -96,7 +96,9 @@ def unseen(self, store: Path) -> None:
 
 def test_a_run_that_fails_there_says_why(engine, tmp_path: Path):
     base = {name: value for name, value in study(tmp_path).base.items() if name != "tasks"}
-    asked = Study("tiny", "Tiny", ({"method": "gcd", "tasks": 99}, {"method": "frozen"}), "table", base=base, seeds=(0,))
+    asked = Study(
+        "tiny", "Tiny", ({"method": "gcd", "tasks": 99}, {"method": "frozen"}), "table", base=base, seeds=(0,)
+    )
     conducted = conduct(asked, tmp_path / "store", engine, QUIET)
     [(fault, log)] = conducted.failed.values()
     assert "cannot be cut into 99 tasks" in fault

@@ -122,14 +122,26 @@ SMOKE: Options = {
 
 
 def smoke(study: Study) -> Study:
-    """The study made tiny, with one seed."""
+    """The study made tiny: one seed, and of many numbers the first, the last and one between."""
     wanted = {**SMOKE, **study.small}
     rows = tuple(
         {name: value for name, value in row.items() if name not in wanted or name == "method"}
         for row in study.rows
     )
-    return replace(study, rows=_each_once(rows), base={**study.base, **wanted}, seeds=study.seeds[:1])
+    rows = _thinned(_each_once(rows))
+    return replace(study, rows=rows, base={**study.base, **wanted}, seeds=study.seeds[:1])
 
 
 def _each_once(rows: tuple[Options, ...]) -> tuple[Options, ...]:
     return tuple({repr(sorted(row.items(), key=repr)): row for row in rows}.values())
+
+
+def _thinned(rows: tuple[Options, ...]) -> tuple[Options, ...]:
+    """The rows with the first, the last and the middle value of each option of more than three numbers."""
+    names = {name for row in rows for name in row}
+    for name in sorted(names):
+        values = list(dict.fromkeys(row[name] for row in rows if name in row))
+        if len(values) > 3 and all(isinstance(value, int | float) for value in values):
+            kept = {values[0], values[len(values) // 2], values[-1]}
+            rows = tuple(row for row in rows if row.get(name, values[0]) in kept)
+    return rows
