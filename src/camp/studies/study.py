@@ -124,7 +124,7 @@ SMOKE: Options = {
 def smoke(study: Study) -> Study:
     """The study made tiny: one seed, and of many numbers the first, the last and one between."""
     wanted = {**SMOKE, **study.small}
-    rows = tuple(
+    rows: tuple[Options, ...] = tuple(
         {name: value for name, value in row.items() if name not in wanted or name == "method"}
         for row in study.rows
     )

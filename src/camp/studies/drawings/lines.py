@@ -12,29 +12,37 @@ from camp.studies.study import Study
 
 
 def lines(study: Study, rows: list[Row]) -> Drawn:
-    """Figures over an option: a panel a figure if there are several series, or else all in one."""
+    """Figures over an option: a panel a figure if there are several series, or else all in one.
+
+    Rows that do not have the option are level lines.
+    """
     x, what = wanted(study, "x"), list(wanted(study, "what", ["all"]))
     by = study.look.get("series")
-    xs = [float(value) for value in values_of(rows, x)]
-    if by is None:
-        figure, [axes] = sheet()
-        for number, column in enumerate(what):
-            series(
-                axes, xs, [row.figure(column) for row in rows], name_of(column), number, DASHES[number % 4]
-            )
-        panels = [axes]
-    else:
-        figure, panels = sheet(len(what))
-        for axes, column in zip(panels, what):
-            for number, value in enumerate(values_of(rows, by)):
-                own = [row for row in rows if row[by] == value]
-                places = [float(row[x]) for row in own]
-                figures = [row.figure(column) for row in own]
-                series(axes, places, figures, name_of(value), number, DASHES[number % 4])
+    level, varying = [row for row in rows if row[x] is None], [row for row in rows if row[x] is not None]
+    values = values_of(varying, x)
+    numbers = all(isinstance(value, int | float) for value in values)
+    place = {value: float(value) if numbers else float(i) for i, value in enumerate(values)}
+    figure, panels = sheet(1 if by is None else len(what))
+    for number, column in enumerate(what):
+        axes = panels[0] if by is None else panels[number]
+        for at, value in enumerate([None] if by is None else values_of(varying, by)):
+            own = [row for row in varying if by is None or row[by] == value]
+            line = number if by is None else at
+            label = name_of(column) if by is None else name_of(value)
+            places, figures = [place[row[x]] for row in own], [row.figure(column) for row in own]
+            series(axes, places, figures, label, line, DASHES[line % 4])
+        for at, row in enumerate(level):
+            if (found := row.figure(column)) is not None:
+                axes.axhline(
+                    100 * found.mean, color="#555555", linestyle=DASHES[(at + 3) % 4], label=row.label
+                )
+        if by is not None:
             axes.set_title(name_of(column))
     for axes in panels:
         axes.set_xlabel(name_of(x))
-        axes.set_ylabel("accuracy, %")
+        axes.set_ylabel("%")
+        if not numbers:
+            axes.set_xticks(list(place.values()), [name_of(value) for value in values])
         axes.legend()
     return Drawn(figure, varied(rows, what), f"{', '.join(what)} over {name_of(x)}.")
 

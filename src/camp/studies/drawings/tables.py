@@ -25,7 +25,7 @@ def varied(rows: list[Row], figures: list[str]) -> Table:
     seeds = [len(row.runs) for row in rows]
     lines: list[tuple[Cell, ...]] = []
     for row in rows:
-        told = [name_of(row[name]) for name in names]
+        told = [None if row[name] is None else name_of(row[name]) for name in names]
         lines.append((*told, len(row.runs), *(row.figure(column) for column in figures)))
     columns = (*(name.replace("_", " ") for name in names), "seeds", *figures)
     table = Table(columns, lines, frozenset(figures))

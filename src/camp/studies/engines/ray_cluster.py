@@ -48,7 +48,7 @@ class RayEngine:
         try:
             import ray
         except ImportError:
-            raise CampError('--engine ray needs Ray: pip install "camp[ray]".') from None
+            raise CampError('--engine ray needs Ray: pip install "camp-discovery[ray]".') from None
         self.ray = ray
         if cpus < 0 or gpus < 0:
             raise CampError("A run can not need less than no CPU or GPU.")
