@@ -7,8 +7,10 @@ from pathlib import Path
 
 import pytest
 
+from camp.experiments.settings import from_flat
 from camp.files import read_json, write_json
 from camp.progress import Progress
+from camp.studies.addresses import phase1_address
 from camp.studies.conduct import conduct, finished, missing, run_folder
 from camp.studies.engines.local import LocalEngine
 from camp.studies.study import SMOKE, Study, grid
@@ -144,3 +146,39 @@ def test_a_damaged_or_begun_run_is_not_finished(tmp_path: Path):
 def test_a_folder_is_named_after_its_run(tmp_path: Path):
     [point] = study(tmp_path, {"method": "gcd"}).points()
     assert run_folder(tmp_path, point) == tmp_path / "runs" / point.address
+
+
+def test_runs_that_differ_after_phase_1_train_once_and_have_the_numbers_of_runs_alone(tmp_path: Path):
+    asked = study(
+        tmp_path,
+        *grid(method=["camp"], adapter=["none", "linear"]),
+        {"method": "camp", "distiller": "fd"},
+        epochs=3,
+    )
+    store = tmp_path / "store"
+    jobs = missing(asked, store)
+    assert [job.tips is not None for job in jobs] == [True, False, True]  # what has to train comes first
+    conducted = conduct(asked, store, LocalEngine(1), QUIET)
+    [tips] = (store / "tips").iterdir()
+    assert {path.name for path in tips.glob("*.safetensors")} == {"task-0.safetensors", "task-1.safetensors"}
+    lines = [(row.first.folder / "metrics.jsonl").read_text() for row in conducted.rows]
+    assert lines[0] == lines[1] != lines[2]  # with the seconds that each epoch took: they are the same epochs
+    assert lines[0].count("\n") == 6
+    for row in conducted.rows:
+        alone = conduct(study(tmp_path, row.options, epochs=3), tmp_path / row.label, LocalEngine(1), QUIET)
+        assert not (tmp_path / row.label / "tips").exists()
+        apart, shared = alone.rows[0].first.results, row.first.results
+        assert apart["summary"] == shared["summary"]
+        assert [task["drift"] for task in apart["tasks"]] == [task["drift"] for task in shared["tasks"]]
+
+
+def test_phase_1_is_shared_only_where_nothing_found_comes_before_it():
+    def shared(method="camp", **options):
+        return phase1_address(from_flat(method, options))
+
+    assert shared() == shared(adapter="sdc") == shared(n_init=3)
+    assert len({shared(), shared(alpha=0.3), shared(distiller="fd"), shared(seed=1), shared(beta=0.1)}) == 5
+    assert shared(exemplars=5) is None
+    assert shared(k="estimated") is None
+    assert shared("gcd") is None
+    assert shared("camp-plus") is None

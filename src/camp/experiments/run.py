@@ -23,9 +23,11 @@ from camp.experiments.checkpoint import load_checkpoint, save_checkpoint, told_c
 from camp.experiments.folder import alone_in, check_free, config_of, new_folder
 from camp.experiments.records import category_records, described, predictions_csv, task_record
 from camp.experiments.settings import RunSettings, from_dict, to_dict
+from camp.experiments.trained_tips import TrainedTips
 from camp.files import append_json_line, read_json, read_json_lines, write_json, write_text
 from camp.methods import method_info
 from camp.methods.base import Method
+from camp.methods.tip_method import TipMethod
 from camp.progress import Progress
 from camp.seeds import generator
 from camp.streams.cut import cut
@@ -42,10 +44,19 @@ CHECKPOINT_SECONDS = 20.0
 """Least time between two checkpoints inside a task; what is lost to a kill is computed again to the same digit."""
 
 
-def start(settings: RunSettings, out: Path, progress: Progress, command: str = "") -> dict[str, Any]:
-    """Begin a run in the new folder `out` and see it through; returns its results."""
+def start(
+    settings: RunSettings,
+    out: Path,
+    progress: Progress,
+    command: str = "",
+    tips: TrainedTips | None = None,
+) -> dict[str, Any]:
+    """Begin a run in the new folder `out` and see it through; returns its results.
+
+    Tips that are among `tips` are not trained again, and others are added.
+    """
     with world.joined(), contextlib.ExitStack() as held:
-        run = Run(settings, out, progress, command)
+        run = Run(settings, out, progress, command, tips)
         with world.as_one():
             check_free(out)
             run.prepare()
@@ -55,7 +66,7 @@ def start(settings: RunSettings, out: Path, progress: Progress, command: str = "
         return run.through()
 
 
-def resume(out: Path, progress: Progress) -> dict[str, Any]:
+def resume(out: Path, progress: Progress, tips: TrainedTips | None = None) -> dict[str, Any]:
     """Go on with the run in `out` from wherever it was stopped; a finished run is left as it is."""
     with world.joined(), contextlib.ExitStack() as held:
         config: dict[str, Any] = {}
@@ -64,7 +75,7 @@ def resume(out: Path, progress: Progress) -> dict[str, Any]:
                 config = config_of(out)
                 held.enter_context(alone_in(out))
         config = world.told(config)
-        run = Run(from_dict(config["settings"]), out, progress, config.get("command", ""))
+        run = Run(from_dict(config["settings"]), out, progress, config.get("command", ""), tips)
         finished = world.told(run.finished() if world.leads() else None)
         if finished is not None:
             return finished
@@ -119,8 +130,16 @@ class Clock:
 class Run:
     """One experiment in its folder."""
 
-    def __init__(self, settings: RunSettings, out: Path, progress: Progress, command: str) -> None:
+    def __init__(
+        self,
+        settings: RunSettings,
+        out: Path,
+        progress: Progress,
+        command: str,
+        tips: TrainedTips | None = None,
+    ) -> None:
         self.settings, self.out, self.command = settings, out, command
+        self.tips = tips if world.size() == 1 else None
         self.progress = progress if world.leads() else Progress(quiet=True)
         self.clock = Clock({})
         self.evaluator = Evaluator()
@@ -294,10 +313,28 @@ class Run:
         if next_epoch is None:
             with self.clock.of("train"):
                 method.start_task(task, self.progress)
+        known = self.tips.load(task.index) if self.tips is not None and next_epoch is None else None
+        if known is not None and isinstance(method, TipMethod):
+            tip, lines = known
+            method.tip.load_state_dict(tip)
+            for line in lines:
+                append_json_line(self.out / "metrics.jsonl", line)
+        else:
+            self._train(method, task, next_epoch or 0, title)
+            if self.tips is not None and isinstance(method, TipMethod):
+                lines = [
+                    line for line in read_json_lines(self.out / "metrics.jsonl") if line["task"] == task.index
+                ]
+                self.tips.save(task.index, method.tip.state_dict(), lines)
+        with self.clock.of("discover"):
+            method.finish_task(self.progress)
+
+    def _train(self, method: Method, task: Task, first: int, title: str) -> None:
+        """Phase 1 of one task from the epoch `first` on."""
         saved = time.monotonic()
         with self.progress.track(title, method.epochs) as bar:
-            bar.skip(next_epoch or 0)
-            for epoch in range(next_epoch or 0, method.epochs):
+            bar.skip(first)
+            for epoch in range(first, method.epochs):
                 begun = time.monotonic()
                 with self.clock.of("train"):
                     terms = method.train_epoch(epoch)
@@ -315,8 +352,6 @@ class Run:
                 if late and world.leads() and epoch + 1 < method.epochs:
                     self._checkpoint(method, task.index, epoch + 1)
                     saved = time.monotonic()
-        with self.clock.of("discover"):
-            method.finish_task(self.progress)
 
     def _evaluate(self, method: Method, seen: list[tuple[Task, TaskTruth]]) -> None:
         """Measure, and write results.json, the predictions and a few pictures of what was discovered."""

@@ -5,6 +5,7 @@ import json
 from typing import Any
 
 from camp.experiments.settings import RunSettings, to_dict
+from camp.experiments.trained_tips import phase1_of
 from camp.streams.datasets import dataset_info
 
 FORMAT = 1
@@ -16,7 +17,16 @@ _WHERE = {"data": ("data",), "views": ("bank",), "backbone": ("device", "engine"
 
 def address(settings: RunSettings) -> str:
     """Method and twelve digits, like `camp-1f0c33a2b94e`."""
-    values = to_dict(settings)
+    return _digest(settings, to_dict(settings))
+
+
+def phase1_address(settings: RunSettings) -> str | None:
+    """The same for what comes before discovery, where runs can share it."""
+    values = phase1_of(settings)
+    return None if values is None else _digest(settings, values)
+
+
+def _digest(settings: RunSettings, values: dict[str, Any]) -> str:
     for part, names in _WHERE.items():
         for name in names:
             values[part].pop(name)

@@ -2,6 +2,7 @@
 
     STORE/runs/<address>/      the runs of all studies in the store
     STORE/logs/<address>.log   what each of them said
+    STORE/tips/<address>/      trained tips that runs of one phase 1 share
     STORE/<study>/             the figure, the tables and the page of a study, and study.json: its runs
 
 A run is known by its settings, so a finished one is never run again, studies share what they have in common, and a study that
@@ -10,6 +11,7 @@ was interrupted or changed runs only what is missing.
 
 import contextlib
 import json
+from collections import Counter
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -19,6 +21,7 @@ from camp.experiments.settings import RunSettings, from_dict, to_dict
 from camp.files import read_json, read_json_lines, write_json
 from camp.progress import Bar, Progress
 from camp.report.schema import load_run
+from camp.studies.addresses import phase1_address
 from camp.studies.drawings.rows import Row, find
 from camp.studies.engines import Engine
 from camp.studies.jobs import Job
@@ -41,14 +44,24 @@ def run_folder(store: Path, point: Point) -> Path:
 
 
 def missing(study: Study, store: Path) -> list[Job]:
-    """The runs that are not finished, each once."""
+    """The runs that are not finished, each once; those that train first, then those that find their tip trained."""
     jobs: dict[str, Job] = {}
+    shared = {
+        address
+        for address, count in Counter(phase1_address(point.settings) for point in study.points()).items()
+        if address is not None and (count > 1 or (store / "tips" / address).exists())
+    }
+    turns: Counter[Path | None] = Counter()
+    order: dict[str, int] = {}
     for point in study.points():
-        folder = run_folder(store, point)
+        folder, phase1 = run_folder(store, point), phase1_address(point.settings)
         if not finished(folder):
             log = store / "logs" / f"{point.address}.log"
-            jobs[point.address] = Job(point.label, to_dict(point.settings), folder, log)
-    return list(jobs.values())
+            tips = store / "tips" / phase1 if phase1 in shared and phase1 is not None else None
+            jobs[point.address] = Job(point.label, to_dict(point.settings), folder, log, tips)
+            order[point.address] = turns[tips] if tips is not None else 0
+            turns[tips] += 1
+    return [jobs[address] for address in sorted(jobs, key=order.__getitem__)]
 
 
 def finished(folder: Path) -> bool:

@@ -23,6 +23,8 @@ class Job:
     """Of the run."""
     log: Path
     """What it says goes there."""
+    tips: Path | None = None
+    """Folder of the tips that runs with the same phase 1 share."""
 
 
 def carry_out(job: Job, threads: int | None = None) -> str | None:
@@ -34,17 +36,19 @@ def carry_out(job: Job, threads: int | None = None) -> str | None:
 
     from camp.experiments.run import resume, start
     from camp.experiments.settings import from_dict
+    from camp.experiments.trained_tips import TrainedTips
     from camp.progress import Progress
 
     if threads is not None:
         torch.set_num_threads(threads)
     job.log.parent.mkdir(parents=True, exist_ok=True)
     with job.log.open("a", encoding="utf-8", buffering=1) as log, _said_to(log):
+        tips = TrainedTips(job.tips) if job.tips is not None else None
         try:
             if (job.folder / "config.json").exists():
-                resume(job.folder, Progress())
+                resume(job.folder, Progress(), tips)
             else:
-                start(from_dict(job.settings), job.folder, Progress(), command="camp study")
+                start(from_dict(job.settings), job.folder, Progress(), "camp study", tips)
         except CampError as error:
             print(f"camp: {error}")
             return str(error)

@@ -161,7 +161,7 @@ def _run(job: Job, mark: Path, word: str, threads: int) -> tuple[str | None, byt
     if mark.exists() and mark.read_text(encoding="utf-8") == word:
         return carry_out(job, threads), None, None
     with tempfile.TemporaryDirectory() as place:
-        own = Job(job.label, job.settings, Path(place) / job.folder.name, Path(place) / "log")
+        own = Job(job.label, job.settings, Path(place) / job.folder.name, Path(place) / "log", None)
         fault = carry_out(own, threads)
         return (
             fault,
