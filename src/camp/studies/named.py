@@ -165,7 +165,6 @@ _STUDIES = (
             "what": ["all", "forgetting"],
             "panels": "method",
         },
-        small={"tasks": 1},
     ),
 )
 

@@ -123,7 +123,8 @@ SMOKE: Options = {
 
 def smoke(study: Study) -> Study:
     """The study made tiny: one seed, and of many numbers the first, the last and one between."""
-    wanted = {**SMOKE, **study.small}
+    varied = {name for row in study.rows for name in row} - {"dataset", "backbone", "tasks"}
+    wanted = {name: value for name, value in SMOKE.items() if name not in varied} | dict(study.small)
     rows: tuple[Options, ...] = tuple(
         {name: value for name, value in row.items() if name not in wanted or name == "method"}
         for row in study.rows

@@ -62,7 +62,7 @@ def alpha(study: Study, rows: list[Row]) -> Drawn:
             series(right, xs, [row.distance(end) for row in own], label, number, dash, scale=1.0)
     left.set_ylabel("accuracy, all classes, %")
     right.set_ylabel("distance to the true means")
-    right.set_ylim(bottom=0)
+    right.set_ylim(0, 1.35 * right.get_ylim()[1])  # room for the legend
     for axes in (left, right):
         axes.set_xlabel("alpha, weight of distillation")
         axes.legend()
