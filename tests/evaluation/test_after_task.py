@@ -11,7 +11,7 @@ from torch import Tensor
 from camp.evaluation.after_task import PROTOCOLS, Evaluator
 from camp.evaluation.matching import NO_CLASS
 from camp.experiments.records import _most_typical, category_records
-from camp.methods.base import Category
+from camp.methods.base import Category, Drift
 from camp.progress import Progress
 from camp.streams.datasets import load_dataset
 from camp.streams.tasks import Task, TaskTruth
@@ -105,6 +105,32 @@ def test_a_checkpoint_from_before_a_protocol_goes_on_without_it() -> None:
     assert "task_hungarian" not in record["summary"]
     assert len(record["agnostic"]["all"]) == 2
     assert record["summary"]["agnostic"]["final"]["all"] == 1.0
+
+
+class Moved(Sorter):
+    """The same by centroids, of which the first stood elsewhere before."""
+
+    def __init__(self, places: list[float], labels: list[int | None], before: float) -> None:
+        super().__init__(places, labels)
+        self.centroids = self.places[:, None]  # type: ignore[assignment]
+        self.drift = Drift(torch.tensor([[before]]), self.places[:1, None])  # type: ignore[assignment]
+
+    def predict(self, features: Tensor, allowed: Tensor | None = None) -> Tensor:
+        self.places = self.centroids[:, 0]  # type: ignore[index]
+        return super().predict(features, allowed)
+
+
+def test_accuracy_by_centroids_as_they_were_stored() -> None:
+    labels: list[int | None] = [0, None, None]
+    moved = Moved(
+        [0.0, 10.0, 20.0], labels, before=30.0
+    )  # which is nobody's place: zeros were taken for tens
+    record = measured(Evaluator(), moved)
+    assert record["agnostic"] == {"all": [1.0], "known": [1.0], "novel": [1.0]}
+    assert record["stored"] == {"all": [pytest.approx(2 / 3)], "known": [0.0], "novel": [1.0]}
+    assert moved.centroids[:, 0].tolist() == [0.0, 10.0, 20.0]  # type: ignore[index]
+    assert "stored" not in measured(Evaluator(), Moved([0.0, 10.0, 20.0], labels, before=0.0))
+    assert "stored" not in measured(Evaluator(), Sorter([0.0, 10.0, 20.0], labels))
 
 
 def test_typical_pictures_are_nearest_to_the_mean_where_there_are_no_centroids(tmp_path: Path) -> None:

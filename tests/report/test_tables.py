@@ -223,3 +223,23 @@ def test_estimated_numbers_stand_beside_the_true_ones(tmp_path: Path) -> None:
     del runs[0].results["tasks"][1]["novel_error"]
     [row] = csv.DictReader(io.StringIO(as_number_table(runs, "csv")))
     assert row["own_error"] == ""
+
+
+def test_the_best_of_each_column_is_bold_and_of_forgetting_the_least() -> None:
+    rows: list[tuple[Any, ...]] = [
+        ("a", Spread(0.5, None), Spread(0.3, None), None),
+        ("b", Spread(0.7, 0.01), Spread(0.2, None), Spread(0.1, None)),
+        ("c", Spread(0.7, 0.02), Spread(0.1, None), None),
+    ]
+    table = Table(("method", "all", "forgetting", "novel"), rows, frozenset(("all", "forgetting", "novel")))
+    best = table.with_best()
+    assert best.best == {(1, 1), (2, 1), (2, 2)}  # one of alone is not the best
+    assert render(best, "md").splitlines()[3:] == [
+        "| b | **70.0 ± 1.0** | 20.0 | 10.0 |",
+        "| c | **70.0 ± 2.0** | **10.0** | – |",
+    ]
+    assert r"c & $\mathbf{70.0 \pm 2.0}$ & $\mathbf{10.0}$ & -- \\" in render(best, "latex")
+    less = best.without("all")
+    assert less.columns == ("method", "forgetting", "novel")
+    assert less.best == {(2, 1)}
+    assert "all" not in less.figures

@@ -149,3 +149,25 @@ def test_fewer_tasks_than_domains_take_whole_domains():
     assert domains_of(cut(Scenario(tasks=3), dataset, 0)) == [{"a", "b"}, {"c", "d"}, {"e", "f"}]
     with pytest.raises(CampError, match="multiple of 6"):
         cut(Scenario(tasks=4), dataset, 0)
+
+
+def test_of_many_classes_the_first_of_the_order_are_used():
+    dataset = toy(20, 4, 2)
+    whole = cut(scenario_for("folder", "gccd", tasks=2, order="seed"), dataset, 3)
+    some = cut(scenario_for("folder", "gccd", tasks=2, order="seed", classes=10), dataset, 3)
+    assert set(some.classes) == set(whole.classes[:10])
+    assert [(len(task.known), len(task.novel)) for task in some.tasks] == [(4, 1), (4, 1)]
+    some.check(dataset)
+    assert Split.from_json(some.to_json()) == some
+    with pytest.raises(CampError, match="has 20 classes, not 21"):
+        cut(scenario_for("folder", "gccd", tasks=2, classes=21), dataset, 0)
+    with pytest.raises(CampError, match="3 classes cannot be cut into 4 tasks"):
+        scenario_for("folder", "gccd", tasks=4, classes=3)
+
+
+def test_tasks_that_are_domains_keep_their_classes():
+    domains = tuple(domain for domain in ("clipart", "sketch") for _ in range(5))
+    with pytest.raises(CampError, match="use the order 'seed' for fewer"):
+        cut(
+            scenario_for("domainnet", tasks=2, classes=4), toy(10, 4, 2, name="domainnet", domains=domains), 0
+        )

@@ -124,6 +124,12 @@ def test_the_cluster_makes_the_bank_that_one_machine_makes(engine, tmp_path: Pat
     assert here == there
 
 
+def test_a_part_of_the_bank_that_is_lost_for_good_is_one_sentence(engine):
+    dies = engine.ray.remote(lambda: os._exit(1)).options(max_retries=0).remote()
+    with pytest.raises(CampError, match=r"A part of the view bank could not be made on the cluster \("):
+        engine._made(dies)
+
+
 def test_more_than_the_cluster_has_is_refused(engine):
     with pytest.raises(CampError, match="A run is to have 64 CPUs, and the whole cluster has 2"):
         RayEngine(None, cpus=64)

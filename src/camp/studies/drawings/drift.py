@@ -18,8 +18,11 @@ def drift(study: Study, rows: list[Row]) -> Drawn:
         if drawn is None:
             axes.set_visible(False)
             continue
-        for x, y, task, _, kind in drawn["points"]:
-            axes.plot(x, y, "+" if task else ".", color=COLOURS[int(kind) % 8], alpha=0.6, markersize=3)
+        for task, kinds in _classes_of_tasks(drawn["points"]).items():
+            for number, kind in enumerate(kinds):
+                xs, ys = zip(*(point[:2] for point in drawn["points"] if point[4] == kind))
+                marker = "+" if task else "."
+                axes.plot(xs, ys, marker, color=COLOURS[number % 8], alpha=0.6, markersize=3)
         for centroid in drawn["centroids"]:
             stored, adapted, true = centroid["stored"], centroid["adapted"], centroid["true"]
             if true:
@@ -58,6 +61,14 @@ def drift(study: Study, rows: list[Row]) -> Drawn:
         "Test pictures (dots: task 1, crosses: task 2; a colour a class) and centroids after the second task."
     )
     return Drawn(figure, Table(columns, table, frozenset()), words, [words])
+
+
+def _classes_of_tasks(points: list[list[float]]) -> dict[int, list[float]]:
+    """The classes of each task's points, in their order."""
+    found: dict[int, set[float]] = {}
+    for _, _, task, _, kind in points:
+        found.setdefault(int(task), set()).add(kind)
+    return {task: sorted(kinds) for task, kinds in sorted(found.items())}
 
 
 def _pair(point: Point) -> tuple[float, float]:

@@ -136,11 +136,23 @@ class RayEngine:
                 while shards and len(refs) < 2 * self.jobs:
                     shard = shards.pop(0)
                     own = {key: digests[key] for key in shard}
-                    refs.append(make.remote(told, shard, own, [key for key in shard if key in train]))
+                    with_augmented = [key for key in shard if key in train]
+                    refs.append(make.remote(told, shard, own, with_augmented, max(1, int(self.cpus))))
                 # In their order, so that the bank is the same whoever makes it.
-                for good, faults, batch in self.ray.get(refs.pop(0)):
+                for good, faults, batch in self._made(refs.pop(0)):
                     yield good, faults, {name: torch.from_numpy(x.copy()) for name, x in batch.items()}
 
+        return made
+
+    def _made(self, ref: Any) -> list[tuple[list[str], dict[str, str], dict[str, np.ndarray]]]:
+        """Blocks that a worker has made."""
+        try:
+            made: list[tuple[list[str], dict[str, str], dict[str, np.ndarray]]] = self.ray.get(ref)
+        except self.ray.exceptions.RayError as error:
+            reason = str(error).strip().splitlines()[-1]
+            raise CampError(
+                f"A part of the view bank could not be made on the cluster ({reason})."
+            ) from error
         return made
 
 
@@ -198,9 +210,10 @@ def _prepared(told: str) -> Run:
 
 
 def _views_of(
-    told: str, keys: list[str], digests: dict[str, bytes], train: list[str]
+    told: str, keys: list[str], digests: dict[str, bytes], train: list[str], threads: int
 ) -> list[tuple[list[str], dict[str, str], dict[str, np.ndarray]]]:
     """In a worker: blocks of some pictures."""
+    torch.set_num_threads(threads)
     run = _prepared(told)
     made = blocks_of(run.bank().spec, run.backbone, run.dataset, digests, keys, set(train))
     return [(good, faults, {name: x.numpy() for name, x in batch.items()}) for good, faults, batch in made]
