@@ -8,6 +8,7 @@ import pytest
 
 from camp.errors import CampError
 from camp.progress import Progress
+from camp.studies.banks import prepared
 from camp.studies.conduct import conduct, finished, missing
 from camp.studies.engines.local import LocalEngine
 from camp.studies.study import SMOKE, Study, grid
@@ -111,13 +112,11 @@ def test_the_cluster_makes_the_bank_that_one_machine_makes(engine, tmp_path: Pat
     banks = []
     for who in ("cluster", "here"):
         [point] = study(tmp_path, {"method": "frozen"}, bank=str(tmp_path / who)).points()
-        run = ray_cluster.Run(point.settings, ray_cluster._NOWHERE, QUIET, "")
-        run.prepare()
         if who == "cluster":
             engine.fill_bank(point.settings, QUIET)
         else:
-            keys, train = run.pictures()
-            ray_cluster.fill(run.bank(), run.backbone, run.dataset, keys, train, QUIET)
+            LocalEngine(2).fill_bank(point.settings, QUIET)
+        run = prepared(point.settings, QUIET)
         banks.append(Bank(run.bank().folder, run.bank().spec))
     here, there = ({p.name: p.read_bytes() for p in sorted(bank.folder.rglob("*.bin"))} for bank in banks)
     assert here

@@ -12,6 +12,7 @@ from multiprocessing.context import SpawnProcess
 
 from camp.experiments.settings import RunSettings
 from camp.progress import Progress
+from camp.studies.banks import fill_bank
 from camp.studies.engines import Ended
 from camp.studies.jobs import Job, carry_out
 
@@ -27,7 +28,9 @@ class LocalEngine:
         self.threads = max(1, len(os.sched_getaffinity(0)) // jobs)
 
     def fill_bank(self, settings: RunSettings, progress: Progress) -> None:
-        """The first run makes it with all cores, and the others wait for it."""
+        """With all cores, where each run has only some of them."""
+        if self.jobs > 1:
+            fill_bank(settings, progress)
 
     def carry_out(self, jobs: Sequence[Job]) -> Iterator[Ended | None]:
         """Jobs as they end, and None while nothing does."""

@@ -9,7 +9,6 @@ its place among the others.
 import io
 import json
 import logging
-import os
 import shutil
 import tarfile
 import tempfile
@@ -27,16 +26,15 @@ from camp.experiments.run import Run
 from camp.experiments.settings import RunSettings, from_dict, to_dict
 from camp.files import write_text
 from camp.progress import Progress
+from camp.studies.banks import Making, fill_bank, prepared
 from camp.studies.engines import Ended
 from camp.studies.jobs import Job, carry_out
-from camp.views.filling import Block, blocks_of, fill
+from camp.views.filling import Block, blocks_of
 
 RETRIES = 3
 """Times that a task is begun again after its worker was lost."""
 SHARD = 256
 """Pictures of a task that makes part of a bank."""
-_NOWHERE = Path(os.devnull) / "nowhere"
-"""The folder of a run that is only prepared."""
 
 
 class RayEngine:
@@ -108,20 +106,9 @@ class RayEngine:
 
     def fill_bank(self, settings: RunSettings, progress: Progress) -> None:
         """Make the bank that a run with `settings` reads with the whole cluster; a run finds it full."""
-        run = Run(settings, _NOWHERE, progress, "")
-        run.prepare()
-        keys, train = run.pictures()
-        fill(
-            run.bank(),
-            run.backbone,
-            run.dataset,
-            keys,
-            train,
-            progress,
-            made_by=self._made_by(settings, train),
-        )
+        fill_bank(settings, progress, lambda train: self._made_by(settings, train))
 
-    def _made_by(self, settings: RunSettings, train: set[str]) -> Any:
+    def _made_by(self, settings: RunSettings, train: set[str]) -> Making:
         make = self.ray.remote(_views_of).options(
             num_cpus=self.cpus, num_gpus=self.gpus, max_retries=RETRIES, retry_exceptions=False
         )
@@ -204,9 +191,7 @@ def _unpack(content: bytes, folder: Path) -> None:
 @lru_cache(maxsize=2)
 def _prepared(told: str) -> Run:
     """Data set and backbone of a run, once for a worker."""
-    run = Run(from_dict(json.loads(told)), _NOWHERE, Progress(quiet=True), "")
-    run.prepare()
-    return run
+    return prepared(from_dict(json.loads(told)), Progress(quiet=True))
 
 
 def _views_of(

@@ -1,0 +1,219 @@
+"""How a view bank, a run and discovery grow; and what that makes of a million and a billion pictures.
+
+    python benchmarks/scaling.py CIFAR100      measure with real runs, and write scaling.json beside this file
+    python benchmarks/scaling.py               print the tables of docs/scaling.md from scaling.json
+
+Runs are CAMP with EfficientNet-Lite0 on CIFAR-100 at 224 pixels, each a `camp run` of its own whose peak memory the system
+tells; one quantity is changed at a time. Discovery is measured alone beyond what pictures are at hand for, on made-up classes.
+"""
+
+import json
+import os
+import subprocess
+import sys
+import tempfile
+import time
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from camp.clustering.semi_supervised_kmeans import semi_supervised_kmeans
+
+FILE = Path(__file__).with_name("scaling.json")
+BASE = {"classes": 80, "images-per-class": 25, "augmentations": 4, "tasks": 5}
+ALWAYS = "--method camp --novel-fraction 0.25 --test-per-class 10 --epochs 3 --quiet"
+CHANGES: dict[str, list[dict[str, int]]] = {
+    "pictures": [{"images-per-class": n} for n in (12, 25, 50, 100)],
+    "views": [{"augmentations": n} for n in (2, 4, 8)],
+    "tasks": [{"tasks": n} for n in (2, 5, 10, 20)],
+    "classes": [{"classes": n, "images-per-class": 2000 // n} for n in (20, 40, 80)],
+}
+EPOCHS = 3
+DIM = 1280
+POINTS = [(5_000, 50), (10_000, 50), (20_000, 50), (40_000, 50), (10_000, 25), (10_000, 100), (10_000, 200)]
+"""(points, clusters) of discovery alone."""
+RESTARTS = 20
+
+Measured = dict[str, Any]
+
+
+def one_run(data: str, banks: str, changes: dict[str, int]) -> Measured:
+    """A run with these settings: pictures, views that were new, seconds, bytes."""
+    settings = BASE | changes
+    words = [word for name, value in settings.items() for word in (f"--{name}", str(value))]
+    with tempfile.TemporaryDirectory() as folder:
+        out = Path(folder) / "run"
+        before = _bytes_below(Path(banks))
+        camp = str(Path(sys.executable).parent / "camp")
+        command = [
+            camp,
+            "run",
+            "--dataset",
+            "cifar100",
+            "--data",
+            data,
+            "--bank",
+            banks,
+            *ALWAYS.split(),
+            *words,
+        ]
+        process = subprocess.Popen([*command, "--out", str(out)], stdout=subprocess.DEVNULL)
+        _, status, usage = os.wait4(process.pid, 0)
+        assert status == 0, f"{' '.join(command)} failed"
+        results = json.loads((out / "results.json").read_text())
+        train = sum(task["labelled"] + task["unlabelled"] for task in results["tasks"])
+        test = sum(task["test"] for task in results["tasks"])
+        return {
+            **settings,
+            "train_pictures": train,
+            "test_pictures": test,
+            "views": train * (1 + settings["augmentations"]) + test,
+            "new_bytes": _bytes_below(Path(banks)) - before,
+            "folder_bytes": _bytes_below(out),
+            "peak_mb": round(usage.ru_maxrss / 1024),
+            "seconds": {name: round(value, 2) for name, value in results["seconds"].items()},
+        }
+
+
+def _bytes_below(folder: Path) -> int:
+    return sum(path.stat().st_size for path in folder.rglob("*") if path.is_file())
+
+
+def discovery(points: int, clusters: int) -> Measured:
+    """Semi-supervised k-means of made-up classes, a fifth of them novel."""
+    draw = torch.Generator().manual_seed(0)
+    truth = torch.arange(points) % clusters
+    x = torch.randn(clusters, DIM, generator=draw)[truth] + 3 * torch.randn(points, DIM, generator=draw)
+    known = clusters - clusters // 5
+    labels = torch.where((truth < known) & (torch.rand(points, generator=draw) < 0.5), truth, -1)
+    begun = time.perf_counter()
+    semi_supervised_kmeans(x, labels, clusters - known, n_init=RESTARTS, generator=draw)
+    return {
+        "points": points,
+        "clusters": clusters,
+        "restarts": RESTARTS,
+        "seconds": round(time.perf_counter() - begun, 2),
+    }
+
+
+def measure(data: str) -> None:
+    measured: Measured = {"threads": torch.get_num_threads(), "runs": {}, "discovery": []}
+    with tempfile.TemporaryDirectory() as banks:
+        for name, changes in CHANGES.items():
+            measured["runs"][name] = []
+            for change in changes:
+                row = one_run(data, banks, change)
+                print(name, row, flush=True)
+                measured["runs"][name].append(row)
+    for points, clusters in POINTS:
+        measured["discovery"].append(discovery(points, clusters))
+        print(measured["discovery"][-1], flush=True)
+    FILE.write_text(json.dumps(measured, indent=1) + "\n")
+
+
+def tables() -> str:
+    """The tables of docs/scaling.md."""
+    measured = json.loads(FILE.read_text())
+    parts = [_bank(measured), *(_growth(name, rows) for name, rows in measured["runs"].items())]
+    return "\n".join([*parts, _discovery(measured["discovery"]), _arithmetic(measured)])
+
+
+def _table(columns: tuple[str, ...], rows: list[tuple[str, ...]]) -> str:
+    lines = [columns, ("---:",) * len(columns), *rows]
+    return "".join("| " + " | ".join(line) + " |\n" for line in lines)
+
+
+def _bank(measured: Measured) -> str:
+    filled = [row for rows in measured["runs"].values() for row in rows if row["new_bytes"]]
+    rows = []
+    for row in filled:
+        new = row["new_bytes"] / _view_bytes(measured)
+        rows.append(
+            (
+                f"{row['train_pictures'] + row['test_pictures']:,}", str(row["augmentations"]), f"{row['views']:,}", f"{new:,.0f}",
+                f"{row['new_bytes'] / 1e6:.1f} MB", f"{row['seconds']['bank']:.1f} s", f"{new / row['seconds']['bank']:.0f}",
+            )
+        )  # fmt: skip
+    return _table(("pictures", "views each", "views", "of them new", "bank grows by", "in", "views/s"), rows)
+
+
+def _view_bytes(measured: Measured) -> float:
+    """Bytes of a view, from the first bank: all of its views were new."""
+    first = measured["runs"]["pictures"][0]
+    return float(first["new_bytes"] / first["views"])
+
+
+def _growth(name: str, rows: list[Measured]) -> str:
+    columns = (
+        "training pictures", "views each", "tasks", "classes", "train", "discover", "evaluate", "peak memory", "run folder",
+    )  # fmt: skip
+    lines = [
+        (
+            f"{row['train_pictures']:,}", str(row["augmentations"]), str(row["tasks"]), str(row["classes"]),
+            f"{row['seconds']['train']:.1f} s", f"{row['seconds']['discover']:.1f} s", f"{row['seconds']['evaluate']:.1f} s", f"{row['peak_mb']} MB",
+            f"{row['folder_bytes'] / 1e6:.1f} MB",
+        )
+        for row in rows
+    ]  # fmt: skip
+    return _table(columns, lines)
+
+
+def _discovery(rows: list[Measured]) -> str:
+    lines = [
+        (
+            f"{row['points']:,}", str(row["clusters"]), f"{row['seconds']:.1f} s",
+            f"{1e9 * row['seconds'] / (row['points'] * row['clusters'] * row['restarts']):.1f} ns",
+        )
+        for row in rows
+    ]  # fmt: skip
+    return _table(("pictures", "clusters", f"{RESTARTS} restarts", "a picture, cluster and restart"), lines)
+
+
+def _arithmetic(measured: Measured) -> str:
+    """What the rates above make of large sets: 8 views, 5 tasks, 10 epochs, 100 restarts."""
+    small, large = measured["runs"]["pictures"][0], measured["runs"]["pictures"][-1]
+    more = large["train_pictures"] - small["train_pictures"]
+    last = measured["runs"]["views"][-1]
+    rate = last["new_bytes"] / _view_bytes(measured) / last["seconds"]["bank"]
+    step = large["seconds"]["train"] / large["train_pictures"] / EPOCHS
+    found = max(measured["discovery"], key=lambda row: row["points"] * row["clusters"])
+    unit = found["seconds"] / (found["points"] * found["clusters"] * found["restarts"])
+    memory = 2**20 * (large["peak_mb"] - small["peak_mb"]) / more
+    names = (large["folder_bytes"] - small["folder_bytes"]) / more
+    lines = []
+    for pictures, classes in ((1e4, 100), (1e6, 1_000), (1e9, 10_000)):
+        views = 9 * pictures
+        lines.append(
+            (
+                f"{pictures:,.0f}", f"{classes:,}", _size(views * _view_bytes(measured)), _hours(views / rate),
+                _hours(10 * step * pictures), _hours(5 * 100 * unit * (pictures / 5) * (classes / 5)),
+                _size(memory * pictures), _size(names * pictures),
+            )
+        )  # fmt: skip
+    columns = (
+        "training pictures", "classes", "bank", "trunk", "train one run", "discover in all tasks", "memory of a run",
+        "run folder",
+    )  # fmt: skip
+    return _table(columns, lines)
+
+
+def _size(count: float) -> str:
+    for unit in ("B", "kB", "MB", "GB", "TB"):
+        if count < 1000:
+            return f"{count:.3g} {unit}"
+        count /= 1000
+    return f"{count:.3g} PB"
+
+
+def _hours(seconds: float) -> str:
+    hours = seconds / 3600
+    if hours < 1:
+        return f"{seconds / 60:.2g} min"
+    return f"{hours:.3g} h" if hours < 100 else f"{hours / 24:,.0f} days"
+
+
+if __name__ == "__main__":
+    if len(sys.argv) > 1:
+        measure(sys.argv[1])
+    print(tables())
