@@ -11,6 +11,7 @@ from synthetic_runs import make_run
 from camp.report.schema import RunResults, load_run
 from camp.studies.drawings import DRAWINGS, Drawn
 from camp.studies.drawings.rows import Row
+from camp.studies.drawings.style import mark
 from camp.studies.study import Study
 
 SEEDS = (0, 1)
@@ -163,6 +164,10 @@ def test_plasticity_against_forgetting(drawn) -> None:
         for both in summaries
     ]
     assert np.array(points) == pytest.approx(np.array(wanted))
+
+
+def test_no_two_of_many_methods_look_alike() -> None:
+    assert len({mark(number) for number in range(20)}) == 20
 
 
 def test_arrows_lead_from_stored_to_adapted_centroids(drawn) -> None:

@@ -5,11 +5,13 @@ from pathlib import Path
 
 from markupsafe import Markup, escape
 
+from camp import __version__
 from camp.errors import CampError
 from camp.files import replacing, write_text
 from camp.report.tables import Table, render, shown
 from camp.studies.conduct import Conducted
 from camp.studies.drawings import DRAWINGS, Drawn
+from camp.studies.drawings.rows import Row
 from camp.studies.study import Study
 
 TABLE_FILES = {"md": "table.md", "csv": "table.csv", "latex": "table.tex"}
@@ -56,8 +58,7 @@ def _page(study: Study, conducted: Conducted, drawn: Drawn, table: Table, pictur
         parts.append(f'<figure role="img" aria-label="{escape(drawn.words)}">{Markup(picture)}</figure>')
     parts += [f"<p>{escape(note)}</p>" for note in drawn.notes]
     parts.append(f"<div class=wide><table><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table></div>")
-    runs = sum(len(row.runs) for row in conducted.rows)
-    parts.append(f"<p>Made of {runs} runs, seeds {', '.join(map(str, study.seeds))}.</p>")
+    parts.append(f"<p>{escape(_made_of(study, conducted.rows))}</p>{_runs(conducted.rows)}")
     if conducted.failed:
         failed = "".join(
             f"<li>{escape(label)}: {escape(fault)} (<code>{escape(log)}</code>)</li>"
@@ -65,6 +66,39 @@ def _page(study: Study, conducted: Conducted, drawn: Drawn, table: Table, pictur
         )
         parts.append(f"<h2>Runs that did not finish</h2><ul>{failed}</ul>")
     return _FRAME.format(title=escape(study.title), body="\n".join(parts))
+
+
+def _made_of(study: Study, rows: list[Row]) -> str:
+    """What all runs share, in words.
+
+    Those of several data sets or backbones tell of none.
+    """
+    results = [run.results for row in rows for run in row.runs]
+    shared = {
+        name: str(results[0][name])
+        for name in ("dataset_title", "backbone", "resolution", "epochs")
+        if len({str(each[name]) for each in results}) == 1
+    }
+    told = [
+        shared.get("dataset_title"),
+        shared.get("backbone"),
+        f"{shared['resolution']} pixels" if "resolution" in shared else None,
+        f"{shared['epochs']} epochs" if "epochs" in shared else None,
+        f"seed{'s' if len(study.seeds) > 1 else ''} {', '.join(map(str, study.seeds))}",
+    ]
+    runs = f"{len(results)} run{'s' if len(results) > 1 else ''}"
+    return f"Made of {runs}: {', '.join(each for each in told if each)}. CAMP {__version__}."
+
+
+def _runs(rows: list[Row]) -> str:
+    """Where the runs are, to be unfolded."""
+    each = "".join(
+        f'<li>{escape(row.label)}, seed {run.results["seed"]}: <a href="../runs/{escape(run.folder.name)}/">'
+        f"<code>{escape(run.folder.name)}</code></a></li>"
+        for row in rows
+        for run in row.runs
+    )
+    return f"<details><summary>The runs</summary><ul>{each}</ul></details>"
 
 
 _FRAME = """<!doctype html>

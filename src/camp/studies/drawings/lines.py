@@ -6,7 +6,7 @@ from camp.report.schema import RunResults
 from camp.report.tables import Cell, Table
 from camp.studies.drawings import Drawn
 from camp.studies.drawings.rows import Row, values_of, wanted
-from camp.studies.drawings.style import COLOURS, DASHES, MARKERS, name_of, series, sheet
+from camp.studies.drawings.style import DASHES, mark, name_of, series, sheet
 from camp.studies.drawings.tables import varied
 from camp.studies.study import Study
 
@@ -106,7 +106,8 @@ def curves(study: Study, rows: list[Row]) -> Drawn:
         axes.set_xticks(range(1, tasks + 1))
         axes.set_ylabel("accuracy, %")
         axes.set_ylim(bottom=0)
-    panels[0].legend(fontsize=7, ncols=2)
+    handles, labels = panels[0].get_legend_handles_labels()
+    figure.legend(handles, labels, loc="outside lower center", ncols=10)
     columns = tuple(f"after task {t + 1}" for t in range(tasks))
     return Drawn(figure, Table(("method", *columns), table, frozenset(columns)), "Accuracy after each task.")
 
@@ -136,7 +137,7 @@ def number_of_categories(study: Study, rows: list[Row]) -> Drawn:
                 task = run.results["tasks"][t]
                 points = task["curve"] or []
                 xs, ys = [point[0] for point in points], [100 * point[1] for point in points]
-                colour, marker = COLOURS[number % 8], MARKERS[number % 8]
+                colour, marker = mark(number)
                 axes.plot(xs, ys, color=colour, marker=marker, markersize=3, linewidth=1.2)
                 known = len(task["known"])
                 axes.axvline(known + task["novel_used"], color=colour, linestyle=":", linewidth=1.2)

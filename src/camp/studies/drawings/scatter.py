@@ -2,7 +2,7 @@
 
 from camp.studies.drawings import Drawn
 from camp.studies.drawings.rows import Row
-from camp.studies.drawings.style import COLOURS, MARKERS, name_of, sheet
+from camp.studies.drawings.style import mark, name_of, sheet
 from camp.studies.drawings.tables import varied
 from camp.studies.study import Study
 
@@ -15,7 +15,7 @@ def plasticity_forgetting(study: Study, rows: list[Row]) -> Drawn:
         if lost is None or learned is None:
             continue
         x, y = 100 * lost.mean, 100 * learned.mean
-        colour, marker = COLOURS[number % 8], MARKERS[number % 8]
+        colour, marker = mark(number)
         axes.errorbar(x, y, xerr=100 * (lost.std or 0), yerr=100 * (learned.std or 0), fmt=marker, color=colour,
                       markersize=6, linewidth=1, label=name_of(row.options["method"]))  # fmt: skip
     axes.set_xlabel("forgetting, points (less is better)")

@@ -39,6 +39,15 @@ NAMES = {
 }
 
 
+def mark(number: int) -> tuple[str, str]:
+    """Colour and marker of a series; those beyond the eighth have the same colours with other markers.
+
+    >>> mark(0), mark(8)
+    (('#0072B2', 'o'), ('#0072B2', 's'))
+    """
+    return COLOURS[number % len(COLOURS)], MARKERS[(number + number // len(COLOURS)) % len(MARKERS)]
+
+
 def name_of(value: Any) -> str:
     """A value as a figure says it.
 
@@ -78,7 +87,7 @@ def series(axes: Axes, xs: Sequence[float], figures: Sequence[Spread | None], la
     there = [(x, f) for x, f in zip(xs, figures) if f is not None]
     if not there:
         return
-    colour, marker = COLOURS[number % len(COLOURS)], MARKERS[number % len(MARKERS)]
+    colour, marker = mark(number)
     places, means = [x for x, _ in there], [scale * f.mean for _, f in there]
     axes.plot(places, means, dash, color=colour, marker=marker, markersize=4, linewidth=1.6, label=label)
     spread = [scale * (f.std or 0.0) for _, f in there]
