@@ -5,8 +5,9 @@ import math
 import numpy as np
 import pytest
 import torch
+import torch.nn.functional as F
 
-from camp.adapters import ADAPTERS, AdapterSettings, fit_adapter
+from camp.adapters import ADAPTERS, AdapterSettings, descent, fit_adapter
 from camp.errors import CampError
 
 
@@ -78,11 +79,32 @@ def test_mlp_learns_a_bent_drift_that_no_affine_map_can() -> None:
     assert error("mlp") < 0.7 * error("linear")
 
 
-def test_trex_answers_on_the_sphere() -> None:
-    old = torch.randn(200, 6, generator=draw(1))
-    settings = AdapterSettings(adapter_epochs=2)
-    moved = fit_adapter("trex", old, old, settings, draw())(torch.randn(3, 6, generator=draw(2)))
-    assert torch.allclose(moved.norm(dim=1), torch.ones(3), atol=1e-5)
+def test_trex_reaches_features_that_do_not_lie_on_the_sphere() -> None:
+    old = torch.randn(600, 6, generator=draw(1))
+    new = 20 * old / old.norm(dim=1, keepdim=True) + 5
+    psi = fit_adapter("trex", old, new, AdapterSettings(), draw())
+    fresh = torch.randn(300, 6, generator=draw(2))
+    hit = 20 * fresh / fresh.norm(dim=1, keepdim=True) + 5
+    assert (psi(fresh) - hit).norm(dim=1).mean() < 0.2 * hit.norm(dim=1).mean()
+
+
+def test_an_epoch_sees_each_picture_about_once_whatever_its_views(monkeypatch: pytest.MonkeyPatch) -> None:
+    seen: list[int] = []
+    real = F.mse_loss
+
+    def counted(guess: torch.Tensor, target: torch.Tensor) -> torch.Tensor:
+        seen.extend(target[:, 0].long().tolist())
+        return real(guess, target)
+
+    monkeypatch.setattr(descent.F, "mse_loss", counted)
+    pairs = torch.arange(40.0)[:, None].expand(40, 6)
+    settings = AdapterSettings(
+        solver="sgd", adapter_epochs=8, adapter_batch_size=10, adapter_learning_rate=1e-9
+    )
+    fit_adapter("linear", pairs, pairs, settings, draw(), views=4)
+    assert len(seen) == 8 * 10
+    assert sorted(seen[:40]) == sorted(seen[40:]) == list(range(40))
+    assert seen[:40] != seen[40:]
 
 
 def slow_sdc(old, new, centroids, sigma: float, floor: float) -> list[list[float]]:

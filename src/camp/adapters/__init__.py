@@ -28,18 +28,23 @@ def fit_adapter(
     settings: AdapterSettings,
     generator: torch.Generator,
     progress: Progress | None = None,
+    views: int = 1,
 ) -> Adapter:
-    """Learn psi from the features of the same views under the old model (n, D) and the new one (n, D)."""
+    """Learn psi from the features of the same views under the old model (n, D) and the new one (n, D).
+
+    So many `views` are of one picture; epochs of descent are over pictures.
+    """
     if old.shape != new.shape or old.dim() != 2:
         raise ValueError(f"pairs of features are (n, D) each, not {tuple(old.shape)} and {tuple(new.shape)}")
     progress = progress or Progress(quiet=True)
     if name == "none":
         return lambda centroids: centroids
     if name == "linear":
-        return fit_linear(old, new, settings, generator, progress)
+        return fit_linear(old, new, settings, generator, progress, views)
     if name in ("mlp", "trex"):
-        network = {"mlp": mlp, "trex": trex}[name](old.shape[1])
-        return fit_network(network, old, new, settings, generator, progress)
+        # T-ReX without its last step: what psi is to hit does not lie on the sphere.
+        network = mlp(old.shape[1]) if name == "mlp" else trex(old.shape[1])[:-1]
+        return fit_network(network, old, new, settings, generator, progress, views)
     if name == "sdc":
         return fit_sdc(old, new, settings)
     raise CampError(f'There is no adapter "{name}"; the adapters are {", ".join(ADAPTERS)}.')

@@ -20,8 +20,13 @@ def fit_network(
     settings: AdapterSettings,
     generator: torch.Generator,
     progress: Progress,
+    views: int = 1,
 ) -> Callable[[Tensor], Tensor]:
-    """Minimise the mean of | F^t(x) - psi(F^{t-1}(x)) |^2 over pairs (n, D); psi in evaluation mode."""
+    """Minimise the mean of | F^t(x) - psi(F^{t-1}(x)) |^2 over pairs (n, D); psi in evaluation mode.
+
+    Where a picture has `views` pairs, an epoch takes n / views of them, as the reference sees each picture once in an epoch;
+    the next epoch takes others.
+    """
     init_default_(network.to(old.device), generator).train()
     optimizer = torch.optim.SGD(
         network.parameters(),
@@ -33,8 +38,9 @@ def fit_network(
         for epoch in range(settings.adapter_epochs):
             for group in optimizer.param_groups:
                 group["lr"] = settings.adapter_learning_rate * _DECAY_PER_EPOCH**epoch
-            order = torch.randperm(len(old), generator=generator).to(old.device)
-            for rows in order.split(settings.adapter_batch_size):
+            if epoch % views == 0:
+                parts = torch.randperm(len(old), generator=generator).tensor_split(views)
+            for rows in parts[epoch % views].to(old.device).split(settings.adapter_batch_size):
                 if len(rows) < 2:  # batch norm has nothing to average
                     continue
                 loss = F.mse_loss(network(old[rows]), new[rows])

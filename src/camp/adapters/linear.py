@@ -18,11 +18,17 @@ from camp.progress import Progress
 
 
 def fit_linear(
-    old: Tensor, new: Tensor, settings: AdapterSettings, generator: torch.Generator, progress: Progress
+    old: Tensor,
+    new: Tensor,
+    settings: AdapterSettings,
+    generator: torch.Generator,
+    progress: Progress,
+    views: int = 1,
 ) -> Callable[[Tensor], Tensor]:
     """psi by the normal equations, or by the reference's descent."""
     if settings.solver == "sgd":
-        return fit_network(nn.Linear(old.shape[1], new.shape[1]), old, new, settings, generator, progress)
+        network = nn.Linear(old.shape[1], new.shape[1])
+        return fit_network(network, old, new, settings, generator, progress, views)
     weight, bias = least_squares(old, new, settings.ridge)
     return lambda centroids: (centroids.double() @ weight.T + bias).to(centroids.dtype)
 

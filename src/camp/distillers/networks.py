@@ -14,7 +14,7 @@ def mlp(dim: int) -> nn.Module:
     return nn.Sequential(nn.Linear(dim, dim), nn.BatchNorm1d(dim), nn.ReLU(), nn.Linear(dim, dim))
 
 
-def trex(dim: int) -> nn.Module:
+def trex(dim: int) -> nn.Sequential:
     """T-ReX as the reference has it: on the unit sphere, one hidden layer of twice the width."""
     return nn.Sequential(
         UnitLength(),

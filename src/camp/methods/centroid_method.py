@@ -120,6 +120,7 @@ class CentroidMethod(TipMethod):
                 self.parts.adapter_settings,
                 generator(self.seed, "adapter", self._current().index),
                 progress,
+                views=len(z_old) // len(self._training().views),
             )
             self.centroids = self.adapter(stored)
         return Drift(stored, self.centroids)
