@@ -8,11 +8,12 @@ from pathlib import Path
 import pytest
 
 from camp.experiments.settings import from_flat
-from camp.files import read_json, write_json
-from camp.progress import Progress
+from camp.files import append_json_line, read_json, write_json
+from camp.progress import Bar, Progress
 from camp.studies.addresses import phase1_address
-from camp.studies.conduct import conduct, finished, missing, run_folder
+from camp.studies.conduct import _Following, conduct, finished, missing, run_folder
 from camp.studies.engines.local import LocalEngine
+from camp.studies.jobs import Job
 from camp.studies.study import SMOKE, Study, grid
 
 QUIET = Progress(quiet=True)
@@ -182,3 +183,23 @@ def test_phase_1_is_shared_only_where_nothing_found_comes_before_it():
     assert shared(k="estimated") is None
     assert shared("gcd") is None
     assert shared("camp-plus") is None
+
+
+def test_the_bar_follows_tasks_and_their_epochs(tmp_path: Path):
+    job = Job("some", {}, tmp_path / "run", tmp_path / "log")
+    bar = Bar("some", 1)
+    following = _Following([job], bar)
+    following.look()
+    assert bar.done == 0
+    (job.folder / "checkpoint").mkdir(parents=True)
+    write_json(job.folder / "split.json", {"tasks": [{}, {}, {}, {}]})
+    write_json(job.folder / "config.json", {"settings": {"settings": {"training": {"epochs": 10}}}})
+    write_json(job.folder / "checkpoint" / "state.json", {"task": 1})
+    for task, epochs in ((0, 10), (1, 5)):
+        for epoch in range(epochs):
+            append_json_line(job.folder / "metrics.jsonl", {"task": task, "epoch": epoch})
+    following.look()
+    assert bar.done == (1 + 0.25) / 4
+    following.over(job)
+    following.look()
+    assert bar.done == 1

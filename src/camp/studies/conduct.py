@@ -67,9 +67,8 @@ def missing(study: Study, store: Path) -> list[Job]:
 def finished(folder: Path) -> bool:
     """Whether the run in `folder` has been through all of its tasks."""
     try:
-        state = read_json(folder / "checkpoint" / "state.json")
         results = read_json(folder / "results.json")
-        return bool(state["task"] == results["tasks_planned"] == len(results["tasks"]))
+        return bool(_tasks_over(folder) == results["tasks_planned"] == len(results["tasks"]))
     except (CampError, OSError, KeyError, TypeError):
         return False
 
@@ -146,7 +145,7 @@ class _Following:
     def __init__(self, jobs: list[Job], bar: Bar) -> None:
         self.left = {job.folder: job for job in jobs}
         self.total, self.bar = len(jobs), bar
-        self.epochs: dict[Path, int] = {}
+        self.plans: dict[Path, tuple[int, int]] = {}
         self.begun = {folder: self._share(folder) for folder in self.left}  # what an earlier study left
         bar.skip(sum(self.begun.values()))
 
@@ -165,19 +164,33 @@ class _Following:
         self.bar.say(f"{over}; now {under_way[0]}" if under_way else over)
 
     def _share(self, folder: Path) -> float:
-        """How much of a run is done, by its epochs."""
-        metrics = folder / "metrics.jsonl"
-        if not metrics.exists():
+        """How much of a run is done, by its tasks and the epochs of the one it is at.
+
+        What comes after the epochs counts half a task: it is less where they are many, and all there is where the tip is found trained.
+        """
+        if not (folder / "split.json").exists():
             return 0.0
-        if folder not in self.epochs:
-            self.epochs[folder] = _planned_epochs(folder)
-        return min(1.0, len(read_json_lines(metrics)) / self.epochs[folder])
+        if folder not in self.plans:
+            self.plans[folder] = _planned(folder)
+        tasks, epochs = self.plans[folder]
+        over, metrics = _tasks_over(folder), folder / "metrics.jsonl"
+        lines = read_json_lines(metrics) if metrics.exists() else []  # there are methods without epochs
+        trained = sum(line["task"] == over for line in lines)
+        return min(1.0, (over + 0.5 * min(1.0, trained / epochs)) / tasks)
 
 
-def _planned_epochs(folder: Path) -> int:
-    """Epochs of all tasks of the run in `folder`."""
+def _planned(folder: Path) -> tuple[int, int]:
+    """Tasks of the run in `folder`, and the epochs of each."""
     try:
         settings = read_json(folder / "config.json")["settings"]["settings"]
-        return max(1, find(settings, "epochs") or 1) * len(read_json(folder / "split.json")["tasks"])
+        return max(1, len(read_json(folder / "split.json")["tasks"])), max(1, find(settings, "epochs") or 1)
     except (CampError, OSError, KeyError, TypeError):
-        return 1
+        return 1, 1
+
+
+def _tasks_over(folder: Path) -> int:
+    """Tasks that the run in `folder` is through with."""
+    try:
+        return int(read_json(folder / "checkpoint" / "state.json")["task"])
+    except (CampError, OSError, KeyError, TypeError):
+        return 0
