@@ -1,6 +1,7 @@
 """What the documents say about the code is held against the code."""
 
 import re
+import runpy
 from pathlib import Path
 
 import pytest
@@ -62,3 +63,22 @@ def test_options_in_the_guide_are_those_of_the_commands(capsys: pytest.CaptureFi
         offered += capsys.readouterr().out
     for option in set(re.findall(r"(?<![\w-])--[a-z]+", own)) - {"--data"}:  # curl's
         assert f"{option} " in offered, option
+
+
+def test_tables_of_scaling_are_those_that_were_measured() -> None:
+    told = runpy.run_path(str(ROOT / "benchmarks" / "scaling.py"))["tables"]()
+    text = (ROOT / "docs" / "scaling.md").read_text(encoding="utf-8")
+    parts = [part for part in told.split("\n\n") if part.strip()]
+    assert len(parts) == 7
+    for part in parts:
+        assert part.strip() in text
+
+
+@pytest.mark.parametrize(
+    "document", ["README.md", *sorted(f"docs/{path.name}" for path in (ROOT / "docs").glob("*.md"))]
+)
+def test_links_lead_somewhere(document: str) -> None:
+    path = ROOT / document
+    for target in re.findall(r"\]\(([^)#\s]+)[^)]*\)", path.read_text(encoding="utf-8")):
+        if "://" not in target:
+            assert (path.parent / target).exists(), target

@@ -11,7 +11,8 @@ from camp.experiments.settings import from_flat
 from camp.files import append_json_line, read_json, write_json
 from camp.progress import Bar, Progress
 from camp.studies.addresses import phase1_address
-from camp.studies.conduct import _Following, conduct, finished, missing, run_folder
+from camp.studies.command import failures
+from camp.studies.conduct import Conducted, _Following, conduct, finished, missing, run_folder
 from camp.studies.engines.local import LocalEngine
 from camp.studies.jobs import Job
 from camp.studies.study import SMOKE, Study, grid
@@ -75,6 +76,15 @@ def test_a_run_that_fails_does_not_stop_the_others_and_its_log_says_why(tmp_path
     assert "10 classes cannot be cut into 99 tasks" in fault
     assert fault in log.read_text()
     assert len(missing(bad, store)) == 1  # and is tried again next time
+
+
+def test_a_fault_that_runs_share_is_told_once():
+    failed = {f"run {i}": ("No disk.", Path(f"logs/{i}.log")) for i in range(3)}
+    failed["other"] = ("No luck.", Path("logs/x.log"))
+    assert failures(Conducted([], failed)) == [
+        "run 0 and 2 more did not finish: No disk. Their logs are in logs, the first is 0.log.",
+        "other did not finish: No luck. Its log: logs/x.log",
+    ]
 
 
 def test_two_at_a_time_give_the_numbers_of_one_at_a_time(tmp_path: Path):

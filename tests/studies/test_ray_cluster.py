@@ -129,6 +129,13 @@ def test_a_part_of_the_bank_that_is_lost_for_good_is_one_sentence(engine):
         engine._made(dies)
 
 
+def test_where_nobody_answers_there_is_no_cluster(engine):
+    with pytest.raises(CampError, match=r"There is no Ray cluster at 127.0.0.1:1 \("):
+        RayEngine("127.0.0.1:1")
+    with pytest.raises(CampError, match=r"There is no Ray cluster at ray://here:x \("):
+        RayEngine("ray://here:x")
+
+
 def test_more_than_the_cluster_has_is_refused(engine):
     with pytest.raises(CampError, match="A run is to have 64 CPUs, and the whole cluster has 2"):
         RayEngine(None, cpus=64)

@@ -168,6 +168,24 @@ def _plan(study: Study, store: Path) -> int:
     return 0
 
 
+def failures(conducted: Conducted) -> list[str]:
+    """What went wrong, once for all runs in which it did."""
+    runs: dict[str, list[tuple[str, Path]]] = {}
+    for label, (fault, log) in conducted.failed.items():
+        runs.setdefault(fault, []).append((label, log))
+    sentences = []
+    for fault, each in runs.items():
+        label, log = each[0]
+        if len(each) == 1:
+            sentences.append(f"{label} did not finish: {fault} Its log: {log}")
+        else:
+            who = f"{label} and {len(each) - 1} more"
+            sentences.append(
+                f"{who} did not finish: {fault} Their logs are in {log.parent}, the first is {log.name}."
+            )
+    return sentences
+
+
 def _show(study: Study, conducted: Conducted, folder: Path) -> int:
     """The table on the screen, the files beside it; 2 if runs failed, and which."""
     if conducted.rows:
@@ -178,8 +196,8 @@ def _show(study: Study, conducted: Conducted, folder: Path) -> int:
         if drawn.figure is not None:
             print(f"The figure: {(folder / 'figure.png').resolve()}")
         print(f"The page: {(folder / 'page.html').resolve()}")
-    for label, (fault, log) in conducted.failed.items():
-        print(f"camp: {label} did not finish: {fault} Its log: {log}", file=sys.stderr)
+    for sentence in failures(conducted):
+        print(f"camp: {sentence}", file=sys.stderr)
     if not conducted.rows and not conducted.failed:
         raise CampError(f"No run of the study {study.name} has finished.")
     return 2 if conducted.failed else 0

@@ -10,6 +10,7 @@ import io
 import json
 import logging
 import shutil
+import socket
 import tarfile
 import tempfile
 import uuid
@@ -33,6 +34,8 @@ from camp.views.filling import Block, blocks_of
 
 RETRIES = 3
 """Times that a task is begun again after its worker was lost."""
+REACH_SECONDS = 5.0
+"""In which a cluster must answer."""
 SHARD = 256
 """Pictures of a task that makes part of a bank."""
 
@@ -48,6 +51,7 @@ class RayEngine:
         except ImportError:
             raise CampError('--engine ray needs Ray: pip install "camp-discovery[ray]".') from None
         self.ray = ray
+        _check_reachable(address)
         if cpus < 0 or gpus < 0:
             raise CampError("A run can not need less than no CPU or GPU.")
         try:
@@ -141,6 +145,17 @@ class RayEngine:
                 f"A part of the view bank could not be made on the cluster ({reason})."
             ) from error
         return made
+
+
+def _check_reachable(address: str | None) -> None:
+    """Ray itself would wait for minutes where nobody answers."""
+    place = (address or "").removeprefix("ray://").rpartition(":")
+    if not place[0]:  # none, or a word like auto
+        return
+    try:
+        socket.create_connection((place[0], int(place[2])), REACH_SECONDS).close()
+    except (OSError, ValueError) as error:
+        raise CampError(f"There is no Ray cluster at {address} ({error}).") from error
 
 
 class _Seen:
