@@ -38,6 +38,9 @@ def test_an_option_that_varies_keeps_the_rows_that_have_it_or_is_set_for_all():
         {"method": "camp", "beta": 0.9},
         {"method": "gcd", "beta": 0.9},
     ]
+    assert [row["beta"] for row in SMALL.under({"beta": (0.2, 0.4)}).rows] == [0.2, 0.4, 0.2, 0.4]
+    with pytest.raises(CampError, match=r"Of beta the study small has 0\.2, 0\.4; choose among"):
+        SMALL.under({"beta": (0.2, 0.9)})
     assert SMALL.under({"epochs": 5}).base == {"epochs": 5}
     assert [row["method"] for row in SMALL.under({"method": "gcd"}).rows] == ["gcd", "gcd"]
 
@@ -87,6 +90,7 @@ def test_words_of_the_command_line_become_options():
         "dataset": "cub200",
         "self_supervised": True,
     }
+    assert _parsed(SMALL, ["--beta", "0.2,0.4", "--data", "a,b"]) == {"beta": (0.2, 0.4), "data": "a,b"}
     with pytest.raises(CampError, match="belongs to no option"):
         _parsed(SMALL, ["3"])
     with pytest.raises(CampError, match="--seeds 0,1,2"):

@@ -23,7 +23,8 @@ camp study NAME           run what is missing of one, and draw it
 camp study FILE.toml      the same for one of your own
 
 Runs of all studies lie in --out (studies/ if it is left out); one that is finished is never run again. Options of camp run hold for
-all runs of the study: --dataset cub200 --data CUB --epochs 10; one that the study varies keeps the runs with this value.
+all runs of the study: --dataset cub200 --data CUB --epochs 10; one that the study varies keeps the runs with this value, or with several:
+--alpha 0.1,0.4.
 """
 
 
@@ -107,7 +108,8 @@ def _parsed(study: Study, words: Sequence[str]) -> dict[str, Any]:
         if given is None and name.startswith("no_") and not _takes(study, name):
             name, value = name.removeprefix("no_"), False
         else:
-            value = True if given is None else _value(given)
+            varied = any(name in row for row in study.rows)
+            value = True if given is None else (_values(given) if varied else _value(given))
         if name == "seed":
             raise CampError("A study has several seeds: --seeds 0,1,2.")
         values[name] = value
@@ -117,6 +119,15 @@ def _parsed(study: Study, words: Sequence[str]) -> dict[str, Any]:
 
 def _takes(study: Study, name: str) -> bool:
     return any(name in option_names(row["method"]) for row in study.rows)
+
+
+def _values(word: str) -> Any:
+    """A word, or those between its commas as a tuple.
+
+    >>> _values("0.1,0.5"), _values("camp")
+    ((0.1, 0.5), 'camp')
+    """
+    return tuple(_value(part) for part in word.split(",")) if "," in word else _value(word)
 
 
 def _value(word: str) -> Any:

@@ -52,8 +52,8 @@ class Study:
     def under(self, options: Options) -> Self:
         """The same under other `options`.
 
-        One that the study varies keeps the rows that have this value; if none has, all of them get it. Every other one is shared by
-        all runs.
+        One that the study varies keeps the rows that have this value, or one of several in a tuple; if none has, all of them get it.
+        Every other one is shared by all runs.
         """
         taken = {name for row in self.rows for name in option_names(row["method"])} | {"method"}
         rows, base = self.rows, dict(self.base)
@@ -65,7 +65,13 @@ class Study:
             if not any(name in row for row in rows):
                 base[name] = value
                 continue
-            having = tuple(row for row in rows if name in row and row[name] == value)
+            values = value if isinstance(value, tuple) else (value,)
+            having = tuple(row for row in rows if name in row and row[name] in values)
+            if len(values) > 1 and {row[name] for row in having} != set(values):
+                there = ", ".join(
+                    str(each) for each in dict.fromkeys(row[name] for row in rows if name in row)
+                )
+                raise CampError(f"Of {name} the study {self.name} has {there}; choose among them.")
             rows = having or tuple({**row, name: value} for row in rows)
         return replace(self, rows=_each_once(rows), base=base)
 

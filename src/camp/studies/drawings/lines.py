@@ -140,13 +140,16 @@ def number_of_categories(study: Study, rows: list[Row]) -> Drawn:
                 colour, marker = mark(number)
                 axes.plot(xs, ys, color=colour, marker=marker, markersize=3, linewidth=1.2)
                 known = len(task["known"])
-                axes.axvline(known + task["novel_used"], color=colour, linestyle=":", linewidth=1.2)
+                used = known + task["novel_used"]
+                axes.axvline(used, color=colour, linestyle=":", linewidth=1.2, label="the estimate")
                 if not number:
-                    axes.axvline(known + task["novel_true"], color="black", linewidth=1)
+                    axes.axvline(known + task["novel_true"], color="black", linewidth=1, label="the truth")
                 table.append((method, t + 1, known + task["novel_true"], known + task["novel_used"]))
             axes.set_title(f"{method}, task {t + 1}" if len(rows) > 1 else f"task {t + 1}")
             axes.set_xlabel("categories")
     panels[0].set_ylabel("score on labelled pictures, %")
+    handles, labels = panels[0].get_legend_handles_labels()
+    figure.legend(handles[:2], labels[:2], loc="outside lower center", ncols=2)
     columns = ("method", "task", "there are", "estimated")
     words = (
         "Score on labelled pictures over the number of categories; solid: the truth, dotted: the estimate."
