@@ -177,8 +177,10 @@ def _arithmetic(measured: Measured) -> str:
     last = measured["runs"]["views"][-1]
     rate = last["new_bytes"] / _view_bytes(measured) / last["seconds"]["bank"]
     step = large["seconds"]["train"] / large["train_pictures"] / EPOCHS
-    found = max(measured["discovery"], key=lambda row: row["points"] * row["clusters"])
-    unit = found["seconds"] / (found["points"] * found["clusters"] * found["restarts"])
+    beside = (large["seconds"]["discover"] - small["seconds"]["discover"]) / more
+    unit = max(
+        row["seconds"] / (row["points"] * row["clusters"] * row["restarts"]) for row in measured["discovery"]
+    )
     memory = 2**20 * (large["peak_mb"] - small["peak_mb"]) / more
     names = (large["folder_bytes"] - small["folder_bytes"]) / more
     lines = []
@@ -187,13 +189,13 @@ def _arithmetic(measured: Measured) -> str:
         lines.append(
             (
                 f"{pictures:,.0f}", f"{classes:,}", _size(views * _view_bytes(measured)), _hours(views / rate),
-                _hours(10 * step * pictures), _hours(5 * 100 * unit * (pictures / 5) * (classes / 5)),
+                _hours(10 * step * pictures), _hours(beside * pictures + 5 * 100 * unit * (pictures / 5) * (classes / 5)),
                 _size(memory * pictures), _size(names * pictures),
             )
         )  # fmt: skip
     columns = (
-        "training pictures", "classes", "bank", "trunk", "train one run", "discover in all tasks", "memory of a run",
-        "run folder",
+        "training pictures", "classes", "bank", "trunk", "train one run", "discover in all tasks", "memory grows by",
+        "run folder grows by",
     )  # fmt: skip
     return _table(columns, lines)
 
