@@ -73,7 +73,7 @@ def test_a_worker_killed_in_the_middle_changes_no_number(engine, tmp_path: Path)
     assert killed
     assert all(finished(job.folder) for job in jobs)
     assert not list(store.glob(".seen-*"))
-    local = conduct(asked, tmp_path / "local", LocalEngine(1), QUIET)
+    local = conduct(asked, tmp_path / "local", LocalEngine(1, threads=1), QUIET)
     assert summaries(conduct(asked, store, engine, QUIET)) == summaries(local)
 
 
@@ -83,7 +83,9 @@ def test_where_the_folder_is_not_seen_runs_come_home(engine, tmp_path: Path, mon
     asked, store = study(tmp_path), tmp_path / "store"
     conducted = conduct(asked, store, engine, QUIET)
     assert conducted.failed == {}
-    assert summaries(conducted) == summaries(conduct(asked, tmp_path / "local", LocalEngine(1), QUIET))
+    assert summaries(conducted) == summaries(
+        conduct(asked, tmp_path / "local", LocalEngine(1, threads=1), QUIET)
+    )
     for point in asked.points():
         folder = store / "runs" / point.address
         assert (folder / "split.json").exists()

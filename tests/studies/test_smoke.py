@@ -74,6 +74,8 @@ def test_the_list_names_every_study(capsys: pytest.CaptureFixture[str]) -> None:
         ("beta --seeds one", "--seeds takes whole numbers"),
         ("beta --jobs 0", "--jobs must be at least 1"),
         ("beta --address here", "add --engine ray"),
+        ("beta --gpus 1", "add --engine ray"),
+        ("beta --cpus 0.5", "--cpus must be at least 1"),
         ("beta three", '"three" belongs to no option'),
         ("none.toml", "can not be read"),
     ],

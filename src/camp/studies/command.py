@@ -3,7 +3,7 @@
 import sys
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import Any, Literal
 
 import tyro
 
@@ -63,7 +63,7 @@ def _options(
     engine: Literal["local", "ray"] = "local",
     jobs: int | None = None,
     address: str | None = None,
-    cpus: Annotated[float, tyro.conf.arg(name="cpus")] = 1.0,
+    cpus: float | None = None,
     gpus: float = 0.0,
     quiet: bool = False,
 ) -> dict[str, Any]:
@@ -77,7 +77,7 @@ def _options(
         engine: This machine, or a Ray cluster.
         jobs: Runs at a time; by default 1 here, and as many as there is room for on Ray.
         address: Of an existing Ray cluster; by default one is started on this machine.
-        cpus: That a run needs on Ray.
+        cpus: Cores of each run; by default 1 on Ray, and here all of them divided by jobs. The same number gives the same digits.
         gpus: That a run needs on Ray; a part of one is shared.
         quiet: No progress.
     """
@@ -160,12 +160,19 @@ def _engine(options: dict[str, Any]) -> Engine:
     if options["engine"] == "ray":
         from camp.studies.engines.ray_cluster import RayEngine
 
-        return RayEngine(options["address"], options["cpus"], options["gpus"], options["jobs"])
+        cpus = 1.0 if options["cpus"] is None else options["cpus"]
+        return RayEngine(options["address"], cpus, options["gpus"], options["jobs"])
     if options["address"] is not None:
         raise CampError("--address is that of a Ray cluster: add --engine ray.")
+    if options["gpus"]:
+        raise CampError(
+            "--gpus is what a run gets on Ray: add --engine ray, or --device cuda for this machine."
+        )
+    if options["cpus"] is not None and options["cpus"] < 1:
+        raise CampError(f"--cpus must be at least 1 on this machine, not {options['cpus']:g}.")
     from camp.studies.engines.local import LocalEngine
 
-    return LocalEngine(options["jobs"] or 1)
+    return LocalEngine(options["jobs"] or 1, int(options["cpus"] or 0) or None)
 
 
 def _plan(study: Study, store: Path) -> int:

@@ -21,11 +21,11 @@ TRIES = 2
 
 
 class LocalEngine:
-    """`jobs` processes of this machine."""
+    """`jobs` processes of this machine, each with `threads`, or with its share of the cores."""
 
-    def __init__(self, jobs: int = 1) -> None:
+    def __init__(self, jobs: int = 1, threads: int | None = None) -> None:
         self.jobs = jobs
-        self.threads = max(1, len(os.sched_getaffinity(0)) // jobs)
+        self.threads = threads or max(1, len(os.sched_getaffinity(0)) // jobs)
 
     def fill_bank(self, settings: RunSettings, progress: Progress) -> None:
         """With all cores, where each run has only some of them."""
