@@ -5,7 +5,7 @@ from camp.report.tables import Cell, Table
 from camp.studies.drawings import Drawn
 from camp.studies.drawings.lines import plain
 from camp.studies.drawings.rows import Row, wanted
-from camp.studies.drawings.style import COLOURS, name_of, series, sheet
+from camp.studies.drawings.style import COLOURS, legend_below, name_of, series, sheet
 from camp.studies.study import Study
 
 KINDS: tuple[Kind, ...] = ("known", "novel")
@@ -31,7 +31,7 @@ def before_after(study: Study, rows: list[Row]) -> Drawn:
     axes.set_xticks(range(len(rows)), [name_of(row[x]) for row in rows])
     axes.set_xlabel(name_of(x))
     axes.set_ylabel("distance to the true means")
-    axes.legend()
+    legend_below(axes)
     return Drawn(figure, Table((name_of(x), *ENDS.values()), table, frozenset()),
                  f"Distance of centroids to the true means, by {name_of(x)}.")  # fmt: skip
 
@@ -59,7 +59,7 @@ def centroid_distance(study: Study, rows: list[Row]) -> Drawn:
         axes.set_xticks([t + 1 for t in tasks])
         axes.set_ylabel("distance to the true means")
         axes.set_ylim(bottom=0)
-        axes.legend()
+        legend_below(axes)
     columns = (
         "method", "after task", "known as stored", "known adapted", "less by", "novel as stored", "novel adapted",
         "less by ",

@@ -6,7 +6,7 @@ from camp.report.schema import RunResults
 from camp.report.tables import Cell, Table
 from camp.studies.drawings import Drawn
 from camp.studies.drawings.rows import Row, values_of, wanted
-from camp.studies.drawings.style import DASHES, mark, name_of, series, sheet
+from camp.studies.drawings.style import DASHES, legend_below, mark, name_of, series, sheet
 from camp.studies.drawings.tables import varied
 from camp.studies.study import Study
 
@@ -43,7 +43,7 @@ def lines(study: Study, rows: list[Row]) -> Drawn:
         axes.set_ylabel("%")
         if not numbers:
             axes.set_xticks(list(place.values()), [name_of(value) for value in values])
-        axes.legend()
+        legend_below(axes)
     return Drawn(figure, varied(rows, what), f"{', '.join(what)} over {name_of(x)}.")
 
 
@@ -62,10 +62,10 @@ def alpha(study: Study, rows: list[Row]) -> Drawn:
             series(right, xs, [row.distance(end) for row in own], label, number, dash, scale=1.0)
     left.set_ylabel("accuracy, all classes, %")
     right.set_ylabel("distance to the true means")
-    right.set_ylim(0, 1.35 * right.get_ylim()[1])  # room for the legend
+    right.set_ylim(bottom=0)
     for axes in (left, right):
         axes.set_xlabel("alpha, weight of distillation")
-        axes.legend()
+        legend_below(axes)
     table = _with_distances(rows, ("distiller", "alpha"))
     return Drawn(figure, table, "Accuracy and distance of centroids to the true means over alpha.")
 

@@ -81,6 +81,11 @@ def sheet(
     return figure, list(axes.flat)
 
 
+def legend_below(axes: Axes) -> None:
+    """The legend under the panel, where it hides no line."""
+    axes.legend(loc="upper center", bbox_to_anchor=(0.5, -0.18), ncols=2)
+
+
 def series(axes: Axes, xs: Sequence[float], figures: Sequence[Spread | None], label: str, number: int,
            dash: str = "-", scale: float = 100.0) -> None:  # fmt: skip
     """A line with markers, and a band of a standard deviation where there are seeds."""
