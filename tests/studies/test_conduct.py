@@ -2,6 +2,8 @@
 
 import os
 import signal
+import subprocess
+import sys
 import time
 from pathlib import Path
 
@@ -122,6 +124,33 @@ def _words(pid: str) -> bytes:
         return Path(f"/proc/{pid}/cmdline").read_bytes()
     except OSError:
         return b""
+
+
+def test_a_study_that_is_killed_takes_its_runs_with_it_and_goes_on_at_once(tmp_path: Path):
+    words = [
+        "study",
+        "drift",
+        "--smoke",
+        "--method",
+        "gcd",
+        "--epochs",
+        "60",
+        "--quiet",
+        "--out",
+        "store",
+        "--bank",
+        "bank",
+    ]
+    killed = subprocess.Popen([Path(sys.executable).parent / "camp", *words], cwd=tmp_path)
+    metrics = tmp_path / "store" / "runs"
+    while not any(path.read_text().count("\n") > 5 for path in metrics.glob("*/metrics.jsonl")):
+        assert killed.poll() is None
+        time.sleep(0.05)
+    killed.kill()
+    killed.wait()
+    time.sleep(1)  # for its process to notice
+    again = subprocess.run([Path(sys.executable).parent / "camp", *words], cwd=tmp_path, capture_output=True)
+    assert (again.returncode, again.stderr) == (0, b"")
 
 
 def test_a_run_that_takes_every_process_down_is_given_up(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):

@@ -6,6 +6,7 @@ a signal, loses its run: another process takes it up from its checkpoint, once.
 
 import multiprocessing
 import os
+import threading
 from collections.abc import Iterator, Sequence
 from multiprocessing.connection import Connection, wait
 from multiprocessing.context import SpawnProcess
@@ -90,6 +91,7 @@ class _Worker:
 
 def _serve(pipe: Connection, threads: int) -> None:
     """Carry out jobs until there is nobody to ask for more."""
+    threading.Thread(target=_end_with_parent, daemon=True).start()
     while True:
         try:
             job = pipe.recv()
@@ -100,3 +102,11 @@ def _serve(pipe: Connection, threads: int) -> None:
         except KeyboardInterrupt:
             return
         pipe.send(fault)
+
+
+def _end_with_parent() -> None:
+    """A study that was killed takes its runs with it, so that the same command can go on with them at once."""
+    parent = multiprocessing.parent_process()
+    assert parent is not None
+    parent.join()
+    os._exit(1)
