@@ -24,7 +24,7 @@ def test_a_study_runs_and_leaves_its_figure(
     store: Path, name: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert main(["study", name, "--smoke", "--out", str(store), "--quiet"]) == 0
-    folder = store / name
+    folder = store / f"{name}-smoke"
     said = capsys.readouterr().out
     assert str(folder / "page.html") in said
     assert (folder / "table.md").read_text().count("\n") >= 3
@@ -54,9 +54,9 @@ def test_nothing_is_left_to_do(store: Path, capsys: pytest.CaptureFixture[str]) 
 def test_the_same_numbers_give_the_same_files(store: Path) -> None:
     words = ["study", "centroid-distance", "--smoke", "--out", str(store), "--quiet"]
     assert main(words) == 0
-    before = {path.name: path.read_bytes() for path in (store / "centroid-distance").iterdir()}
+    before = {path.name: path.read_bytes() for path in (store / "centroid-distance-smoke").iterdir()}
     assert main(words) == 0
-    assert {path.name: path.read_bytes() for path in (store / "centroid-distance").iterdir()} == before
+    assert {path.name: path.read_bytes() for path in (store / "centroid-distance-smoke").iterdir()} == before
 
 
 def test_the_list_names_every_study(capsys: pytest.CaptureFixture[str]) -> None:

@@ -152,6 +152,13 @@ def test_a_mistake_in_a_file_is_one_sentence(tmp_path: Path, text, sentence):
         written(file)
 
 
+@pytest.mark.parametrize("name", ["runs", "logs", "tips"])
+def test_a_study_does_not_write_among_runs(tmp_path: Path, name):
+    (tmp_path / f"{name}.toml").write_text(WRITTEN)
+    with pytest.raises(CampError, match=f"A study can not be called {name}"):
+        written(tmp_path / f"{name}.toml")
+
+
 def test_a_file_that_is_not_there(tmp_path: Path):
     with pytest.raises(CampError, match="can not be read"):
         written(tmp_path / "none.toml")

@@ -10,6 +10,9 @@ from camp.errors import CampError
 from camp.experiments.settings import RunSettings, from_flat, option_names
 from camp.studies.addresses import address
 
+TAKEN = ("runs", "logs", "tips")
+"""Folders beside those of studies."""
+
 Options = Mapping[str, Any]
 """Options of `camp run` by their plain names: `epochs`, `alpha`, `dataset`, ..."""
 
@@ -44,6 +47,8 @@ class Study:
     """Options beyond those of SMOKE under which the study is tiny."""
 
     def __post_init__(self) -> None:
+        if self.name in TAKEN:
+            raise CampError(f"A study can not be called {self.name}: this folder is for all studies.")
         if not self.rows:
             raise CampError(f"The study {self.name} has no runs.")
         if not self.seeds or len(set(self.seeds)) < len(self.seeds):
@@ -128,7 +133,10 @@ SMOKE: Options = {
 
 
 def smoke(study: Study) -> Study:
-    """The study made tiny: one seed, and of many numbers the first, the last and one between."""
+    """The study made tiny: one seed, and of many numbers the first, the last and one between.
+
+    It has a name of its own, so that its figure does not take the place of a real one.
+    """
     varied = {name for row in study.rows for name in row} - {"dataset", "backbone", "tasks"}
     wanted = {name: value for name, value in SMOKE.items() if name not in varied} | dict(study.small)
     rows: tuple[Options, ...] = tuple(
@@ -136,7 +144,8 @@ def smoke(study: Study) -> Study:
         for row in study.rows
     )
     rows = _thinned(_each_once(rows))
-    return replace(study, rows=rows, base={**study.base, **wanted}, seeds=study.seeds[:1])
+    name, base = f"{study.name}-smoke", {**study.base, **wanted}
+    return replace(study, name=name, rows=rows, base=base, seeds=study.seeds[:1])
 
 
 def _each_once(rows: tuple[Options, ...]) -> tuple[Options, ...]:
