@@ -49,7 +49,6 @@ class TrainedTips:
 
     def save(self, task: int, tip: dict[str, Tensor], lines: list[dict[str, Any]]) -> None:
         """Keep the tip; the lines come last and say that it is whole."""
-        self.folder.mkdir(parents=True, exist_ok=True)
         with replacing(self._tensors(task)) as file:
             file.write(save({name: x.detach().cpu().contiguous().clone() for name, x in tip.items()}))
         write_json(self._lines(task), lines)

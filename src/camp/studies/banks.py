@@ -24,8 +24,8 @@ def prepared(settings: RunSettings, progress: Progress) -> Run:
 
 def fill_bank(
     settings: RunSettings, progress: Progress, made_by: Callable[[set[str]], Making] | None = None
-) -> Run:
-    """Make sure that the bank of a run with `settings` holds its pictures; the run that was prepared for it.
+) -> None:
+    """Make sure that the bank of a run with `settings` holds its pictures.
 
     `made_by` turns the keys that need augmented views into what makes blocks elsewhere.
     """
@@ -33,4 +33,3 @@ def fill_bank(
     keys, train = run.pictures()
     making = made_by(train) if made_by is not None else None
     fill(run.bank(), run.backbone, run.dataset, keys, train, progress, making)
-    return run

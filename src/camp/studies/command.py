@@ -2,6 +2,7 @@
 
 import sys
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, Literal
 
@@ -145,13 +146,11 @@ def _value(word: str) -> Any:
 
 
 def _with_seeds(study: Study, given: str) -> Study:
-    import dataclasses
-
     try:
         seeds = tuple(int(part) for part in given.split(","))
     except ValueError:
         raise CampError(f'--seeds takes whole numbers with commas between, not "{given}".') from None
-    return dataclasses.replace(study, seeds=seeds)
+    return replace(study, seeds=seeds)
 
 
 def _engine(options: dict[str, Any]) -> Engine:

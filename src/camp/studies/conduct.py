@@ -78,7 +78,7 @@ def conduct(study: Study, store: Path, engine: Engine, progress: Progress) -> Co
     jobs = missing(study, store)
     points = study.points()
     write_json(
-        _made(store / study.name) / "study.json",
+        store / study.name / "study.json",
         {
             "format": 1,
             "version": __version__,
@@ -129,14 +129,6 @@ def _one_of_each_bank(jobs: list[Job]) -> list[RunSettings]:
         for job in reversed(jobs)
     }
     return [from_dict(job.settings) for job in reversed(each.values())]
-
-
-def _made(folder: Path) -> Path:
-    try:
-        folder.mkdir(parents=True, exist_ok=True)
-    except OSError as error:
-        raise CampError(f"The folder {folder} could not be made ({error.strerror or error}).") from error
-    return folder
 
 
 class _Following:
