@@ -14,14 +14,14 @@ import torch
 from PIL import Image
 from sklearn.datasets import load_sample_images
 
-from camp.backbones import make_backbone
-from camp.backbones.settings import BackboneSettings
-from camp.progress import Progress
-from camp.streams.datasets import load_dataset
-from camp.views.bank import Bank, BankSpec
-from camp.views.blocks import TRUNK_BATCH
-from camp.views.filling import fill
-from camp.views.settings import Augmentation, ViewSettings
+from camp.core.progress import Progress
+from camp.data.bank.bank import Bank, BankSpec
+from camp.data.bank.fill import fill
+from camp.data.bank.pipeline import TRUNK_BATCH
+from camp.data.datasets import load_dataset
+from camp.data.view_settings import Augmentation, ViewSettings
+from camp.nn.backbones import make_backbone
+from camp.nn.backbones.settings import BackboneSettings
 
 
 def write_pictures(folder: Path, count: int) -> None:

@@ -12,7 +12,7 @@ import torch
 from torch import Tensor
 
 from camp import seeds
-from camp.clustering.semi_supervised_kmeans import semi_supervised_kmeans
+from camp.discovery.semi_supervised_kmeans import semi_supervised_kmeans
 
 POINTS, DIM, KNOWN, NOVEL, RUNS = 10_000, 384, 16, 4, 100
 REPEATS = 3

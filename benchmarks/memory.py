@@ -9,10 +9,10 @@ from pathlib import Path
 
 import torch
 
-from camp.backbones import make_backbone
-from camp.backbones.settings import BackboneSettings
-from camp.methods.phase1 import OldFeatures, frozen_copy
-from camp.progress import Progress
+from camp.core.progress import Progress
+from camp.methods.trainer import OldFeatures, frozen_copy
+from camp.nn.backbones import make_backbone
+from camp.nn.backbones.settings import BackboneSettings
 
 GIGABYTES = 5.0
 AUGMENTATIONS = 8
@@ -21,8 +21,8 @@ AUGMENTATIONS = 8
 def train(folder: Path) -> dict[str, float]:
     from step import phase1
 
-    from camp.views.bank import Bank, BankSpec, BankViews
-    from camp.views.settings import Augmentation, ViewSettings
+    from camp.data.bank.bank import Bank, BankSpec, BankViews
+    from camp.data.view_settings import Augmentation, ViewSettings
 
     backbone = make_backbone(
         BackboneSettings(backbone="vit-s16", weights="random"), torch.Generator().manual_seed(0)

@@ -7,11 +7,11 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from camp.backbones.engine import OnnxEngine, TorchEngine
-from camp.experiments.options import parse
-from camp.experiments.several import start_several
-from camp.methods import methods_for
-from camp.progress import Progress
+from camp.bench.options import parse
+from camp.bench.several import start_several
+from camp.core.progress import Progress
+from camp.methods.registry import methods_for
+from camp.nn.backbones.engine import OnnxEngine, TorchEngine
 
 WORDS = (
     "--dataset digits --tasks 2 --images-per-class 12 --test-per-class 4 --epochs 1 --batch-size 32 --n-init 3 "

@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 if TYPE_CHECKING:
-    from camp.workspace.knowledge import Knowledge
+    from camp.app.workspace.knowledge import Knowledge
 
 SEED, HELD_OUT, FIRST, AGAIN = 0, 20, 26, 14
 """Pictures of a class in `new/`, in its first month, and in the month in which it comes back."""
@@ -115,7 +115,7 @@ def score(months: Path, place: Path, predictions: Path) -> None:
 
 def review(months: Path, place: Path) -> None:
     """Decide as a person would who knows the birds: name what is mostly one kind, merge what has the name already."""
-    from camp.workspace.folder import Workspace
+    from camp.app.workspace.folder import Workspace
 
     workspace = Workspace.open(place)
     _, majority = _majorities(months, place)
@@ -138,7 +138,7 @@ def _truth(months: Path) -> dict[str, str]:
 
 def _majorities(months: Path, place: Path) -> tuple["Knowledge", dict[int, tuple[str, float, int]]]:
     """What is known, and of each category the class of most of its pictures, their share, and their number."""
-    from camp.workspace.folder import Workspace
+    from camp.app.workspace.folder import Workspace
 
     truth, knowledge = _truth(months), Workspace.open(place).knowledge()
     majority = {}

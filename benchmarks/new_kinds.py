@@ -12,14 +12,14 @@ from pathlib import Path
 import numpy as np
 import torch
 
-from camp.backbones import BackboneSettings, make_backbone
-from camp.clustering.metric import fit_metric
-from camp.clustering.number_of_categories import estimate_n_novel
-from camp.methods.open_world import COARSE, DIRECTIONS, FOLDS, TOLERANCE
-from camp.seeds import generator
-from camp.streams.datasets.base import FileReader
-from camp.views.augment import normalise_, to_unit
-from camp.views.blocks import ahead, decoded, trunk_of_each_core
+from camp.core.seeds import generator
+from camp.data.augmentations import normalise_, to_unit
+from camp.data.bank.pipeline import ahead, decoded
+from camp.data.datasets.base import FileReader
+from camp.discovery.class_metric import fit_metric
+from camp.discovery.number_of_categories import estimate_n_novel
+from camp.methods.gccd.open_world import COARSE, DIRECTIONS, FOLDS, TOLERANCE
+from camp.nn.backbones import BackboneSettings, make_backbone
 
 CLASSES, PICTURES = 50, 30
 SMALL = [(known, new) for known in (6, 10, 20) for new in (0, 2, 4, 6)]
@@ -29,7 +29,7 @@ LARGE = [(30, new) for new in (0, 6, 12, 18)]
 def features(root: Path) -> torch.Tensor:
     """(CLASSES, PICTURES, D) of some classes."""
     backbone = make_backbone(BackboneSettings(), generator(0, "backbone"))
-    trunk = trunk_of_each_core(backbone)
+    trunk = backbone.single_threaded_trunk()
     assert trunk is not None
     names = sorted(path.name for path in root.iterdir() if path.is_dir())
     chosen = np.random.default_rng(0).choice(len(names), CLASSES, replace=False)

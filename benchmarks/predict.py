@@ -11,15 +11,15 @@ from pathlib import Path
 import torch
 from bank import write_pictures
 
-from camp.backbones import make_backbone
-from camp.backbones.settings import BackboneSettings
-from camp.classifiers.open_set import OpenSet
-from camp.clustering.metric import Metric
-from camp.streams.datasets.base import FileReader
-from camp.views.blocks import ahead, trunk_of_each_core
-from camp.workspace.learning import DIRECTIONS
-from camp.workspace.model import Model
-from camp.workspace.prediction import Prediction, predict
+from camp.app.workspace.learning import DIRECTIONS
+from camp.app.workspace.model import Model
+from camp.app.workspace.prediction import Prediction, predict
+from camp.data.bank.pipeline import ahead
+from camp.data.datasets.base import FileReader
+from camp.discovery.class_metric import Metric
+from camp.discovery.open_set import OpenSet
+from camp.nn.backbones import make_backbone
+from camp.nn.backbones.settings import BackboneSettings
 
 BATCH = 8
 CATEGORIES = 30
@@ -36,7 +36,7 @@ def share(name: str, pictures: int) -> tuple[float, float, float]:
     centroids = torch.randn(CATEGORIES, DIRECTIONS, generator=draw)
     classifier = OpenSet(centroids, torch.full((CATEGORIES,), 1e3), temperature=100.0)
     model = Model(backbone, metric, classifier, tuple(range(CATEGORIES)), (None,) * CATEGORIES)
-    trunk = trunk_of_each_core(backbone)
+    trunk = backbone.single_threaded_trunk()
     assert trunk is not None
     batches = torch.randn(BATCH, 3, 224, 224).expand(pictures // BATCH, -1, -1, -1, -1)
 

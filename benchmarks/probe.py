@@ -15,13 +15,13 @@ import torch
 import torch.nn.functional as F
 from sklearn.svm import LinearSVC
 
-from camp.evaluation.upper_bound import nearest_mean, true_means
-from camp.experiments.checkpoint import load_checkpoint
-from camp.experiments.folder import read_config
-from camp.experiments.run import Run
-from camp.methods.phase1 import clean_features
-from camp.progress import Progress
-from camp.streams.stream import make_task
+from camp.bench.checkpoint import load_checkpoint
+from camp.bench.evaluation.upper_bound import nearest_mean, true_means
+from camp.bench.experiment import Run
+from camp.bench.run_folder import read_config
+from camp.core.progress import Progress
+from camp.data.stream import make_task
+from camp.methods.trainer import clean_features
 
 
 def probe(folder: Path) -> tuple[float, float, float]:

@@ -14,8 +14,8 @@ from pathlib import Path
 
 import torch
 
-from camp.backbones import BackboneSettings, make_backbone
-from camp.seeds import generator
+from camp.core.seeds import generator
+from camp.nn.backbones import BackboneSettings, make_backbone
 
 BATCH = 128
 BIN = Path(sys.executable).parent

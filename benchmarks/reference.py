@@ -30,11 +30,24 @@ os.environ["OMP_NUM_THREADS"] = "1"
 
 import numpy as np
 
-GCCD = "frozen gcd gcd-ewc gcd-fd gcd-er metagcd simgcd pa igcd gm camp camp-plus".split()
-CIL = "gcd camp fine-tune ewc lwf joint pass il2a ssre fetril".split()
+GCCD = [
+    "frozen",
+    "gcd",
+    "gcd-ewc",
+    "gcd-fd",
+    "gcd-er",
+    "metagcd",
+    "simgcd",
+    "pa",
+    "igcd",
+    "gm",
+    "camp",
+    "camp-plus",
+]
+CIL = ["gcd", "camp", "fine-tune", "ewc", "lwf", "joint", "pass", "il2a", "ssre", "fetril"]
 ON_PIXELS = ("pass", "il2a", "ssre")
-DIGITS = "--dataset digits --tasks 2 --images-per-class 40 --test-per-class 20".split()
-SMALL = "--projector-width 64".split()
+DIGITS = ["--dataset", "digits", "--tasks", "2", "--images-per-class", "40", "--test-per-class", "20"]
+SMALL = ["--projector-width", "64"]
 VARIANTS = {
     "camp-estimated": "--method camp --k estimated",
     "camp-exemplars": "--method camp --exemplars 5",

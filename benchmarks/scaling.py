@@ -18,7 +18,7 @@ from typing import Any
 
 import torch
 
-from camp.clustering.semi_supervised_kmeans import semi_supervised_kmeans
+from camp.discovery.semi_supervised_kmeans import semi_supervised_kmeans
 
 FILE = Path(__file__).with_name("scaling.json")
 BASE = {"classes": 80, "images-per-class": 25, "augmentations": 4, "tasks": 5}

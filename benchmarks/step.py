@@ -1,7 +1,7 @@
 """One CAMP step at t >= 1 with 512 views through ViT-S/16 at 224 pixels: the plain way over the banked way.
 
 Plain: all 12 blocks of the student and of the old model run on 512 pictures, then backward through the last
-block. Banked: the step of `camp.methods.phase1`, reading tokens of the trunk and remembered old features.
+block. Banked: the step of `camp.methods.trainer`, reading tokens of the trunk and remembered old features.
 Both use the same objective, distiller and optimiser.
 """
 
@@ -13,17 +13,17 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from camp.backbones import make_backbone
-from camp.backbones.base import Backbone
-from camp.backbones.settings import BackboneSettings
-from camp.distillers import make_distiller
-from camp.methods.camp import CampSettings
-from camp.methods.phase1 import Distillation, OldFeatures, Phase1, frozen_copy
+from camp.core.progress import Progress
+from camp.data.bank.bank import Bank, BankSpec, BankViews
+from camp.data.view_settings import Augmentation, ViewSettings
+from camp.methods.gccd.camp import CampSettings
+from camp.methods.gccd.simgcd_objective import SimgcdObjective
 from camp.methods.settings import Training
-from camp.methods.simgcd_objective import SimgcdObjective
-from camp.progress import Progress
-from camp.views.bank import Bank, BankSpec, BankViews
-from camp.views.settings import Augmentation, ViewSettings
+from camp.methods.trainer import Distillation, OldFeatures, Phase1, frozen_copy
+from camp.nn.backbones import make_backbone
+from camp.nn.backbones.base import Backbone
+from camp.nn.backbones.settings import BackboneSettings
+from camp.nn.distillers import make_distiller
 
 PICTURES, OWN, LABELLED, AUGMENTATIONS = 256, 128, 128, 2
 

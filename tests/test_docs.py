@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from camp.cli import COMMANDS, main
-from camp.methods import METHODS
+from camp.methods.registry import METHODS
 
 ROOT = Path(__file__).parent.parent
 ADDING = (ROOT / "docs" / "adding-a-method.md").read_text(encoding="utf-8")

@@ -2,23 +2,23 @@
 
 from typing import TYPE_CHECKING, Any
 
-__version__ = "0.1.0"
+from camp.core.version import __version__
 
 if TYPE_CHECKING:
-    from camp.estimator import CAMP
-    from camp.experiments.api import Finished, load, run
+    from camp.app.estimator import CAMP
+    from camp.bench.api import Finished, load, run
 
-__all__ = ["CAMP", "Finished", "load", "run"]
+__all__ = ["CAMP", "Finished", "__version__", "load", "run"]
 
 
 def __getattr__(name: str) -> Any:
     # Imported when first used, so that `camp --help` does not wait for torch.
     if name == "CAMP":
-        from camp import estimator
+        from camp.app import estimator
 
         return estimator.CAMP
     if name in __all__:
-        from camp.experiments import api
+        from camp.bench import api
 
         return getattr(api, name)
     raise AttributeError(f"module 'camp' has no attribute {name!r}")

@@ -7,17 +7,17 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from camp.backbones.base import Backbone, Field, fingerprint_of
-from camp.backbones.residual_mlp import ResidualMlp
-from camp.methods.phase1 import Distillation, Phase1
+from camp.core.progress import Progress
+from camp.data.bank.bank import Bank, BankSpec, BankViews
+from camp.data.bank.fill import fill
+from camp.data.datasets import load_dataset
+from camp.data.fresh_views import FreshViews, Lens
+from camp.data.view_settings import Augmentation, ViewSettings
+from camp.data.views import Batch, Field
 from camp.methods.settings import Training
-from camp.progress import Progress
-from camp.streams.datasets import load_dataset
-from camp.views.bank import Bank, BankSpec, BankViews
-from camp.views.base import Batch
-from camp.views.filling import fill
-from camp.views.fresh import FreshViews, Lens
-from camp.views.settings import Augmentation, ViewSettings
+from camp.methods.trainer import Distillation, Phase1
+from camp.nn.backbones.base import Backbone, fingerprint_of
+from camp.nn.backbones.residual_mlp import ResidualMlp
 
 QUIET = Progress(quiet=True)
 CPU = torch.device("cpu")

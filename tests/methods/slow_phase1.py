@@ -8,10 +8,10 @@ import torch.nn.functional as F
 from phase1_parts import BATCH, DIM, LABELS, OWN, TRAINING, Parameters, Recording
 from torch import Tensor, nn
 
-from camp.methods.camp import CampSettings
-from camp.methods.gcd import GcdSettings
+from camp.data.bank.bank import BankViews
+from camp.methods.gccd.camp import CampSettings
+from camp.methods.gccd.gcd import GcdSettings
 from camp.methods.settings import Training
-from camp.views.bank import BankViews
 
 
 def slow_tip(p: Parameters, x: Tensor) -> Tensor:

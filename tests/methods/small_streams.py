@@ -11,23 +11,23 @@ import numpy as np
 import torch
 from sklearn.datasets import load_digits
 
-from camp.backbones import BackboneSettings, make_backbone
-from camp.backbones.base import Backbone
-from camp.experiments.settings import from_flat
-from camp.methods import METHODS, method_info
+from camp.bench.settings import from_flat
+from camp.core.progress import Progress
+from camp.core.seeds import generator
+from camp.data.bank.bank import Bank, BankSpec, BankViews
+from camp.data.bank.fill import fill
+from camp.data.datasets import load_dataset
+from camp.data.datasets.base import Dataset
+from camp.data.fresh_views import FreshViews, Lens
+from camp.data.scenario import Scenario
+from camp.data.split import Split
+from camp.data.stream import make_task
+from camp.data.tasks import Task, TaskTruth
+from camp.data.view_settings import Augmentation, ViewSettings
 from camp.methods.base import Method
-from camp.progress import Progress
-from camp.seeds import generator
-from camp.streams.datasets import load_dataset
-from camp.streams.datasets.base import Dataset
-from camp.streams.scenario import Scenario
-from camp.streams.split import Split
-from camp.streams.stream import make_task
-from camp.streams.tasks import Task, TaskTruth
-from camp.views.bank import Bank, BankSpec, BankViews
-from camp.views.filling import fill
-from camp.views.fresh import FreshViews, Lens
-from camp.views.settings import Augmentation, ViewSettings
+from camp.methods.registry import METHODS, method_info
+from camp.nn.backbones import BackboneSettings, make_backbone
+from camp.nn.backbones.base import Backbone
 
 QUIET = Progress(quiet=True)
 CPU = torch.device("cpu")

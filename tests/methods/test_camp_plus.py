@@ -5,10 +5,10 @@ import torch
 import torch.nn.functional as F
 from small_streams import CPU, QUIET, Stream, backbone, learn, small_settings, stream
 
-from camp.errors import CampError
-from camp.methods import method_info
+from camp.core.errors import CampError
 from camp.methods.base import Method
-from camp.methods.camp_plus import CampPlus, tamed
+from camp.methods.gccd.camp_plus import CampPlus, tamed
+from camp.methods.registry import method_info
 
 # Five known digits and a novel one, then two and one: enough to hide classes of the first task, not of the second.
 PLANS = (dict.fromkeys(range(5), (8, 6)) | {5: (0, 14)}, {6: (8, 6), 7: (8, 6), 8: (0, 14)})

@@ -23,12 +23,12 @@ from small_streams import (
 )
 from torch import Tensor
 
-from camp.errors import CampError
-from camp.evaluation.after_task import Evaluator
-from camp.experiments.checkpoint import load_checkpoint, save_checkpoint
-from camp.methods import METHODS
+from camp.bench.checkpoint import load_checkpoint, save_checkpoint
+from camp.bench.evaluation.after_task import Evaluator
+from camp.core.errors import CampError
+from camp.data.tasks import Task
 from camp.methods.base import Method
-from camp.streams.tasks import Task
+from camp.methods.registry import METHODS
 
 Open = Callable[..., Stream]
 

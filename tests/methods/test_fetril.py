@@ -6,9 +6,9 @@ from sklearn.svm import LinearSVC
 from small_streams import LABELLED, QUIET, Stream, small_settings, stream
 from torch import Tensor
 
-from camp.errors import CampError
-from camp.methods.fetril import linear_svc, with_pseudo_features
-from camp.seeds import generator
+from camp.core.errors import CampError
+from camp.core.seeds import generator
+from camp.methods.cil.fetril import linear_svc, with_pseudo_features
 
 
 def test_pseudo_features_by_hand() -> None:

@@ -7,9 +7,9 @@ from small_streams import KINDS, QUIET, Stream, stream
 from torch import nn
 
 from camp.methods.base import Method
-from camp.methods.centroid_method import CentroidMethod
 from camp.methods.consolidation import diagonal_fisher
-from camp.methods.gcd_ewc import GcdEwc
+from camp.methods.gccd.centroid_method import CentroidMethod
+from camp.methods.gccd.gcd_ewc import GcdEwc
 
 
 @pytest.fixture(scope="module", params=KINDS)

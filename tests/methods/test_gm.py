@@ -7,10 +7,10 @@ import torch
 from small_streams import KINDS, QUIET, Stream, small_settings, stream
 from torch import Tensor
 
-from camp.errors import CampError
-from camp.losses import cross_entropy, simclr
-from camp.losses.pairwise import mutual_neighbours, pairwise
-from camp.methods.gm import GmMethod, GmObjective, GmSettings
+from camp.core.errors import CampError
+from camp.methods.gccd.gm import GmMethod, GmObjective, GmSettings
+from camp.nn.losses import cross_entropy, simclr
+from camp.nn.losses.pairwise import mutual_neighbours, pairwise
 
 
 @pytest.fixture(scope="module", params=KINDS)

@@ -10,14 +10,14 @@ import torch
 import torch.nn.functional as F
 from small_streams import QUIET, stream
 
-from camp.clustering.density import density
-from camp.errors import CampError
-from camp.losses import teacher_temperature
-from camp.methods.igcd import Igcd, IgcdObjective, IgcdSettings
-from camp.methods.phase1 import clean_features
+from camp.core.errors import CampError
+from camp.data.tasks import Task
+from camp.discovery.density import density
+from camp.methods.gccd.igcd import Igcd, IgcdObjective, IgcdSettings
+from camp.methods.gccd.simgcd_objective import SimgcdObjective
 from camp.methods.settings import Training
-from camp.methods.simgcd_objective import SimgcdObjective
-from camp.streams.tasks import Task
+from camp.methods.trainer import clean_features
+from camp.nn.losses import teacher_temperature
 
 DIM, OWN = 6, 3
 

@@ -10,11 +10,11 @@ import torch
 from small_streams import QUIET, Stream, learn, stream
 from torch import Tensor
 
-from camp.errors import CampError
-from camp.losses import semantic_augmentation
-from camp.methods.il2a import Il2a, Il2aObjective, Il2aSettings
-from camp.methods.prototypes import Prototypes
-from camp.seeds import generator
+from camp.core.errors import CampError
+from camp.core.seeds import generator
+from camp.methods.cil.il2a import Il2a, Il2aObjective, Il2aSettings
+from camp.methods.cil.prototypes import Prototypes
+from camp.nn.losses import semantic_augmentation
 
 DIM = 3
 PLANS = [{0: (8, 0), 1: (8, 0), 2: (8, 0)}, {3: (8, 0), 4: (8, 0)}, {5: (9, 0)}]

@@ -7,13 +7,13 @@ import torch
 import torch.nn.functional as F
 from small_streams import CPU, QUIET, Stream, backbone, learn, small_settings, stream
 
-from camp.errors import CampError
-from camp.methods import method_info
-from camp.methods.ewc import Ewc
-from camp.methods.fine_tune import FineTuneObjective
-from camp.methods.incremental import IncrementalMethod, SupervisedPhase
-from camp.methods.joint import Joint
-from camp.methods.lwf import LwfObjective, LwfSettings
+from camp.core.errors import CampError
+from camp.methods.cil.base import IncrementalMethod, SupervisedPhase
+from camp.methods.cil.ewc import Ewc
+from camp.methods.cil.fine_tune import FineTuneObjective
+from camp.methods.cil.joint import Joint
+from camp.methods.cil.lwf import LwfObjective, LwfSettings
+from camp.methods.registry import method_info
 
 TWO_TASKS = ({0: (9, 0), 1: (8, 0)}, {2: (9, 0), 3: (8, 0)})
 

@@ -9,13 +9,9 @@ import torch
 from small_streams import CPU, QUIET, stream
 from torch import Tensor
 
-from camp.backbones.residual_mlp import ResidualMlp
-from camp.backbones.vit import VitShape, random_state, split
-from camp.errors import CampError
-from camp.losses import simclr, supcon
-from camp.losses.soft_neighbourhood import soft_neighbourhood
-from camp.methods.centroid_method import NO_DISTILLATION
-from camp.methods.metagcd import (
+from camp.core.errors import CampError
+from camp.methods.gccd.centroid_method import NO_DISTILLATION
+from camp.methods.gccd.metagcd import (
     Learner,
     MetaGcdObjective,
     MetaGcdSettings,
@@ -25,6 +21,10 @@ from camp.methods.metagcd import (
     pictures,
 )
 from camp.methods.settings import Training
+from camp.nn.backbones.residual_mlp import ResidualMlp
+from camp.nn.backbones.vit import VitShape, random_state, split
+from camp.nn.losses import simclr, supcon
+from camp.nn.losses.soft_neighbourhood import soft_neighbourhood
 
 DIM = 6
 

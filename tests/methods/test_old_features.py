@@ -6,13 +6,13 @@ import pytest
 import torch
 from phase1_parts import DIM, QUIET, digit_views, generator, make_phase1, tip
 
-from camp.distillers import make_distiller
-from camp.methods import phase1
-from camp.methods.camp import CampSettings
-from camp.methods.phase1 import OldFeatures, frozen_copy
-from camp.methods.simgcd_objective import SimgcdObjective
-from camp.views.bank import BankViews
-from camp.views.fresh import FreshViews
+from camp.data.bank.bank import BankViews
+from camp.data.fresh_views import FreshViews
+from camp.methods import trainer as phase1
+from camp.methods.gccd.camp import CampSettings
+from camp.methods.gccd.simgcd_objective import SimgcdObjective
+from camp.methods.trainer import OldFeatures, frozen_copy
+from camp.nn.distillers import make_distiller
 
 
 @pytest.fixture(scope="module")

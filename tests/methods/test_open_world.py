@@ -3,18 +3,18 @@
 import pytest
 import torch
 
-from camp.backbones import BackboneSettings, make_backbone
-from camp.methods.camp import CampSettings, camp_parts
-from camp.methods.centroid_method import Composition
-from camp.methods.open_world import LEAST, OpenWorld
+from camp.core.progress import Progress
+from camp.data.bank.bank import Bank, BankSpec
+from camp.data.bank.fill import fill
+from camp.data.datasets.embeddings import VectorReader
+from camp.data.fresh_views import FreshViews, Lens
+from camp.data.tasks import Task
+from camp.data.view_settings import Augmentation, ViewSettings
+from camp.methods.gccd.camp import CampSettings, camp_parts
+from camp.methods.gccd.centroid_method import Composition
+from camp.methods.gccd.open_world import LEAST, OpenWorld
 from camp.methods.settings import Discovery, Training
-from camp.progress import Progress
-from camp.streams.datasets.embeddings import VectorReader
-from camp.streams.tasks import Task
-from camp.views.bank import Bank, BankSpec
-from camp.views.filling import fill
-from camp.views.fresh import FreshViews, Lens
-from camp.views.settings import Augmentation, ViewSettings
+from camp.nn.backbones import BackboneSettings, make_backbone
 
 QUIET, CPU, DIM = Progress(quiet=True), torch.device("cpu"), 48
 

@@ -5,10 +5,10 @@ import torch
 from small_streams import QUIET, Stream, small_settings, stream
 from torch import Tensor
 
-from camp.errors import CampError
-from camp.methods.centroid_method import CentroidMethod
-from camp.methods.pa import PaObjective, PaSettings
-from camp.seeds import generator
+from camp.core.errors import CampError
+from camp.core.seeds import generator
+from camp.methods.gccd.centroid_method import CentroidMethod
+from camp.methods.gccd.pa import PaObjective, PaSettings
 
 
 @pytest.fixture(scope="module")

@@ -9,11 +9,11 @@ import torch
 from small_streams import Stream, learn, stream
 from torch import Tensor
 
-from camp.errors import CampError
-from camp.methods.incremental import Plan
-from camp.methods.pass_ import Pass, PassObjective, PassSettings
-from camp.methods.prototypes import Prototypes
-from camp.seeds import generator
+from camp.core.errors import CampError
+from camp.core.seeds import generator
+from camp.methods.cil.base import Plan
+from camp.methods.cil.pass_ import Pass, PassObjective, PassSettings
+from camp.methods.cil.prototypes import Prototypes
 
 DIM = 3
 PLANS = [{0: (8, 0), 1: (8, 0)}, {2: (8, 0), 3: (8, 0)}, {4: (9, 0)}]

@@ -21,14 +21,14 @@ from phase1_parts import (
 )
 from torch import Tensor, nn
 
-from camp.distillers import make_distiller
-from camp.methods import phase1
-from camp.methods.camp import CampSettings
-from camp.methods.phase1 import OldFeatures, Phase1, frozen_copy
+from camp.data.bank.bank import BankViews
+from camp.data.views import Batch
+from camp.methods import trainer as phase1
+from camp.methods.gccd.camp import CampSettings
+from camp.methods.gccd.simgcd_objective import SimgcdObjective
 from camp.methods.settings import Training
-from camp.methods.simgcd_objective import SimgcdObjective
-from camp.views.bank import BankViews
-from camp.views.base import Batch
+from camp.methods.trainer import OldFeatures, Phase1, frozen_copy
+from camp.nn.distillers import make_distiller
 
 
 @pytest.fixture(scope="module")

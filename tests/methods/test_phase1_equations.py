@@ -18,12 +18,12 @@ from phase1_parts import (
 from slow_phase1 import slow_epoch, slow_gcd, slow_mlp_distiller, slow_sl, slow_ssl, slow_tip
 from torch import Tensor
 
-from camp.distillers import make_distiller
-from camp.methods import phase1
-from camp.methods.camp import CampSettings
-from camp.methods.gcd import GcdObjective, GcdSettings
-from camp.methods.phase1 import Distillation, OldFeatures, Phase1, frozen_copy
-from camp.methods.simgcd_objective import SimgcdObjective
+from camp.methods import trainer as phase1
+from camp.methods.gccd.camp import CampSettings
+from camp.methods.gccd.gcd import GcdObjective, GcdSettings
+from camp.methods.gccd.simgcd_objective import SimgcdObjective
+from camp.methods.trainer import Distillation, OldFeatures, Phase1, frozen_copy
+from camp.nn.distillers import make_distiller
 
 
 @pytest.fixture(scope="module")

@@ -6,9 +6,9 @@ import torch
 from small_streams import backbone, small_settings
 from torch import Tensor
 
-from camp.errors import CampError
-from camp.methods.prototypes import Prototypes, check_pixels, measured
-from camp.seeds import generator
+from camp.core.errors import CampError
+from camp.core.seeds import generator
+from camp.methods.cil.prototypes import Prototypes, check_pixels, measured
 
 
 def some(labels: list[int], seed: int = 0) -> tuple[Tensor, Tensor]:

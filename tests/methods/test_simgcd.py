@@ -7,10 +7,10 @@ import pytest
 import torch
 from small_streams import QUIET, USUAL, Stream, stream
 
-from camp.errors import CampError
-from camp.methods.simgcd import GrowingObjective, Simgcd, SimgcdSettings
-from camp.methods.simgcd_objective import SimgcdObjective
-from camp.streams.tasks import Task
+from camp.core.errors import CampError
+from camp.data.tasks import Task
+from camp.methods.gccd.simgcd import GrowingObjective, Simgcd, SimgcdSettings
+from camp.methods.gccd.simgcd_objective import SimgcdObjective
 
 
 @pytest.fixture(scope="module")

@@ -8,12 +8,12 @@ import torch
 from small_streams import CPU, LABELLED, QUIET, Stream, learn, small_settings, stream
 from torch import Tensor
 
-from camp.backbones import BackboneSettings, make_backbone
-from camp.errors import CampError
-from camp.experiments.checkpoint import load_checkpoint, save_checkpoint
-from camp.methods.prototypes import Prototypes
-from camp.methods.ssre import Ssre, SsreObjective, SsreSettings, make_ssre, nearness
-from camp.seeds import generator
+from camp.bench.checkpoint import load_checkpoint, save_checkpoint
+from camp.core.errors import CampError
+from camp.core.seeds import generator
+from camp.methods.cil.prototypes import Prototypes
+from camp.methods.cil.ssre import Ssre, SsreObjective, SsreSettings, make_ssre, nearness
+from camp.nn.backbones import BackboneSettings, make_backbone
 
 
 @pytest.fixture(scope="module")

@@ -5,9 +5,9 @@ from typing import Any, Protocol
 
 from torch import Tensor
 
-from camp.progress import Progress
-from camp.streams.tasks import Task
-from camp.views.base import Batch, Views
+from camp.core.progress import Progress
+from camp.data.tasks import Task
+from camp.data.views import Batch, Views
 
 
 @dataclass(frozen=True)

@@ -12,12 +12,12 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from camp import world
-from camp.losses import elastic
+from camp.core import distributed
+from camp.core.progress import Progress
+from camp.data.views import Views
 from camp.methods.base import State
 from camp.methods.tip_method import TipMethod, part_of
-from camp.progress import Progress
-from camp.views.base import Views
+from camp.nn.losses import elastic
 
 Classifier = Callable[[Tensor], Tensor]
 
@@ -80,11 +80,11 @@ def diagonal_fisher(
     tip.eval()
     parameters = {name: p for name, p in tip.named_parameters() if p.requires_grad}
     sums = {name: torch.zeros_like(p) for name, p in parameters.items()}
-    mine = torch.arange(len(views))[world.share(len(views))]
+    mine = torch.arange(len(views))[distributed.shard(len(views))]
     with progress.track("Fisher information", len(mine)) as bar:
         for row in mine.split(1):
             loss = F.cross_entropy(classifier(tip(views.clean(row))), labels[row])
             for total, gradient in zip(sums.values(), torch.autograd.grad(loss, list(parameters.values()))):
                 total.addcmul_(gradient, gradient)
             bar.advance()
-    return {name: world.summed(total) / len(views) for name, total in sums.items()}
+    return {name: distributed.all_reduce_sum(total) / len(views) for name, total in sums.items()}

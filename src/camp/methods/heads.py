@@ -4,7 +4,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from camp.initialisation import init_default_, trunc_normal_
+from camp.nn.init import init_default_, trunc_normal_
 
 
 def camp_projector(dim: int, width: int, generator: torch.Generator) -> nn.Sequential:

@@ -3,7 +3,7 @@
 from dataclasses import dataclass, field
 from typing import Literal
 
-from camp.errors import CampError
+from camp.core.errors import CampError
 
 
 def check_share(name: str, value: float | None) -> None:

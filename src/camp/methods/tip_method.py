@@ -6,17 +6,17 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from camp.backbones.base import Backbone
-from camp.clustering.number_of_categories import Estimate, estimate_n_novel
-from camp.clustering.semi_supervised_kmeans import KMeans, semi_supervised_kmeans
+from camp.core.progress import Progress
+from camp.core.seeds import generator
+from camp.data.tasks import Task
+from camp.data.views import Batch, Views
+from camp.discovery.number_of_categories import Estimate, estimate_n_novel
+from camp.discovery.semi_supervised_kmeans import KMeans, semi_supervised_kmeans
 from camp.methods.base import Category, Drift, State
-from camp.methods.memory import Memory
-from camp.methods.phase1 import Phase1, clean_features, frozen_copy
+from camp.methods.exemplars import Memory
 from camp.methods.settings import Discovery, Training
-from camp.progress import Progress
-from camp.seeds import generator
-from camp.streams.tasks import Task
-from camp.views.base import Batch, Views
+from camp.methods.trainer import Phase1, clean_features, frozen_copy
+from camp.nn.backbones.base import Backbone
 
 
 class TipMethod(ABC):

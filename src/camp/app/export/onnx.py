@@ -1,0 +1,185 @@
+"""One ONNX file of a model: pixels in, category out, in standard operators that any runtime reads.
+
+Without CAMP, with onnxruntime alone, it is used so:
+
+    import json, numpy, onnxruntime
+    from PIL import Image, ImageOps
+
+    session = onnxruntime.InferenceSession("birds.onnx")
+    about = session.get_modelmeta().custom_metadata_map
+    names = {category["id"]: category["name"] for category in json.loads(about["categories"])}
+    side = int(about["resolution"])
+    picture = ImageOps.exif_transpose(Image.open("heron.jpg")).convert("RGB")
+    pixels = numpy.array(picture.resize((side, side), Image.Resampling.BICUBIC))
+    category, confidence = session.run(["category", "confidence"], {"pixels": pixels[None]})
+    print(names.get(category[0], "unknown"), confidence[0])
+"""
+
+import json
+from pathlib import Path
+
+import onnx
+import torch
+from onnx import TensorProto, helper
+
+from camp.app.workspace.model import Model
+from camp.app.workspace.prediction import check_categories
+from camp.core.errors import CampError
+from camp.core.files import replacing
+from camp.core.version import __version__
+from camp.discovery.class_metric import Metric
+from camp.discovery.open_set import OpenSet
+from camp.nn.backbones.base import Backbone
+from camp.nn.backbones.engine import OnnxEngine, TorchEngine
+from camp.nn.onnx.graph import Graph, graph_of
+from camp.nn.onnx.operators import include
+from camp.nn.onnx.tips import add_tip
+
+OPSET, IR_VERSION = 17, 8
+"""Old enough for runtimes of 2022, and the first with a layer norm."""
+
+
+def export_onnx(model: Model, path: Path) -> None:
+    """Write trunk, tip, metric and centroids of `model` as one ONNX file.
+
+    Input `pixels` (B, R, R, 3) uint8, RGB, or `vector` (B, D) float32 for a model over vectors. Outputs, as in
+    `camp.app.workspace.prediction.Prediction`:
+
+        category              (B,) int64      permanent id, -1 for unknown
+        confidence            (B,)            its probability; for unknown that of the nearest
+        runner_up             (B,) int64      -1 where there is none; for unknown the nearest
+        runner_up_confidence  (B,)            0 where there is none
+        probabilities         (B, K)          in the order of `categories` in the metadata
+        features              (B, D)
+
+    The metadata say which categories there are and how a picture is resized.
+    """
+    check_categories(model)
+    backbone = model.backbone
+    graph = Graph()
+    if backbone.resolution:
+        name, kind, shape = "pixels", TensorProto.UINT8, [backbone.resolution, backbone.resolution, 3]
+        fields = _trunk(graph, backbone)
+    else:
+        name, kind, shape = "vector", TensorProto.FLOAT, [backbone.dim]
+        fields = {"vector": "vector"}
+    z = add_tip(graph, backbone.tip, fields, backbone.resolution)
+    points = _points(graph, z, model.metric)
+    answers = {**_answers(graph, points, model.classifier, model.ids), "features": z}
+    for output, value in answers.items():
+        graph.nodes.append(helper.make_node("Identity", [value], [output]))
+    types = {"category": TensorProto.INT64, "runner_up": TensorProto.INT64}
+    sizes: dict[str, list[int]] = {"probabilities": [len(model.ids)], "features": [backbone.dim]}
+    outputs = [
+        helper.make_tensor_value_info(o, types.get(o, TensorProto.FLOAT), ["B", *sizes.get(o, [])])
+        for o in answers
+    ]
+    whole = helper.make_graph(
+        graph.nodes,
+        "camp",
+        [helper.make_tensor_value_info(name, kind, ["B", *shape])],
+        outputs,
+        graph.weights,
+    )
+    proto = helper.make_model(
+        whole, opset_imports=[helper.make_opsetid("", OPSET)], ir_version=IR_VERSION, producer_name="camp"
+    )
+    helper.set_model_props(proto, _about(model))
+    onnx.checker.check_model(proto, full_check=True)
+    with replacing(path) as file:
+        file.write(proto.SerializeToString())
+
+
+def _trunk(graph: Graph, backbone: Backbone) -> dict[str, str]:
+    """From uint8 pixels to the fields that the tip takes, with the normalisation."""
+    x = graph.node("Cast", "pixels", to=TensorProto.FLOAT)
+    x = graph.node("Div", graph.node("Transpose", x, perm=[0, 3, 1, 2]), torch.tensor(255.0))
+    x = graph.node("Sub", x, torch.tensor(backbone.mean)[:, None, None])
+    x = graph.node("Div", x, torch.tensor(backbone.std)[:, None, None])
+    if backbone.trunk is None:
+        return {"pixels": x}
+    if isinstance(backbone.trunk, OnnxEngine):
+        return include(graph, backbone.trunk.graph, {"pixels": x})
+    if isinstance(backbone.trunk, TorchEngine):
+        return include(graph, graph_of(backbone.trunk.trunk, backbone.resolution), {"pixels": x})
+    raise CampError(f"The trunk of {backbone.name} can not be written as ONNX.")
+
+
+def _points(graph: Graph, z: str, metric: Metric) -> str:
+    """`Metric` of features z (B, D): points (B, d)."""
+
+    def length(x: str) -> str:
+        if not metric.unit:
+            return x
+        norm = graph.node("ReduceL2", x, axes=[1], keepdims=1)
+        return graph.node("Div", x, graph.node("Max", norm, torch.tensor(1e-12)))
+
+    x = length(graph.node("Sub", z, metric.origin.float()))
+    return length(
+        graph.node("Sub", graph.node("MatMul", x, metric.projection.float()), metric.offset.float())
+    )
+
+
+def _answers(graph: Graph, z: str, classifier: OpenSet, ids: tuple[int, ...]) -> dict[str, str]:
+    """`OpenSet.answer` for points z (B, d), in ids."""
+    # The difference itself, (B, K, d), as the shortcut through |z|^2 - 2 z.c loses the digits that decide.
+    difference = graph.node(
+        "Sub", graph.node("Unsqueeze", z, torch.tensor([1])), classifier.centroids.float()
+    )
+    square = graph.node("Mul", difference, difference)
+    squares = graph.node("ReduceSum", square, torch.tensor([2]), keepdims=0)
+    distances = graph.node("Sqrt", squares)
+    logits = graph.node("Div", squares, torch.tensor(-float(classifier.temperature)))
+    probabilities = graph.node("Softmax", logits, axis=1)
+
+    def at(positions: str) -> tuple[str, str]:
+        """Ids (B,) and probabilities (B,) of categories (B, 1)."""
+        probability = graph.node("GatherElements", probabilities, positions, axis=1)
+        return flat(graph.node("Gather", torch.tensor(ids), positions)), flat(probability)
+
+    def flat(x: str) -> str:
+        return graph.node("Squeeze", x, torch.tensor([1]))
+
+    count = min(2, len(ids))
+    # TopK has two results, and `Graph.node` speaks of one.
+    near, order = "nearest_distances", "nearest_positions"
+    k = graph.weight(torch.tensor([count]))
+    graph.nodes.append(helper.make_node("TopK", [distances, k], [near, order], axis=1, largest=0))
+
+    def column(x: str, index: int) -> str:
+        return graph.node("Gather", x, torch.tensor([index]), axis=1)
+
+    best = column(order, 0)
+    radius = graph.node("Gather", classifier.radii.float(), best)
+    unknown = flat(graph.node("Greater", graph.node("Div", column(near, 0), radius), torch.tensor(1.0)))
+    first, confidence = at(best)
+    second, second_confidence = at(column(order, 1)) if count > 1 else _nobody(graph)
+    return {
+        "category": graph.node("Where", unknown, torch.tensor([-1]), first),
+        "confidence": confidence,
+        "runner_up": graph.node("Where", unknown, first, second),
+        "runner_up_confidence": graph.node("Where", unknown, confidence, second_confidence),
+        "probabilities": probabilities,
+    }
+
+
+def _nobody(graph: Graph) -> tuple[str, str]:
+    """The runner-up where there is but one category."""
+    return graph.weight(torch.tensor([-1])), graph.weight(torch.tensor([0.0]))
+
+
+def _about(model: Model) -> dict[str, str]:
+    """What a reader of the file has to know, as strings."""
+    categories = [{"id": id, "name": model.called(i)} for i, id in enumerate(model.ids)]
+    about = {
+        "camp_version": __version__,
+        "backbone": model.backbone.name,
+        "categories": json.dumps(categories, ensure_ascii=False),
+        "unknown": "-1",
+    }
+    if model.backbone.resolution:
+        about["resolution"] = str(model.backbone.resolution)
+        about["resize"] = (
+            "upright by EXIF, bicubic to resolution x resolution pixels, aspect ratio not kept, RGB 0..255"
+        )
+    return about

@@ -1,0 +1,1 @@
+"""Local web servers and their protection."""

@@ -1,0 +1,1 @@
+"""Workspaces: categories learned from batches of images, and decisions about them."""

@@ -1,0 +1,1 @@
+"""The experiments of the paper: runs, evaluation, studies and reports."""

@@ -1,0 +1,64 @@
+"""CAMP from Python: `camp.run(...)` and `camp.load(...)`."""
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Literal
+
+from camp.bench.report.page import write_page
+from camp.bench.report.schema import RunResults, load_run
+from camp.bench.report.tables import as_table
+from camp.core.progress import Progress
+
+
+@dataclass(frozen=True)
+class Finished:
+    """A run in its folder."""
+
+    folder: Path
+    results: RunResults
+
+    @property
+    def accuracy(self) -> dict[str, float | None]:
+        """Share of right answers after the last task, task not told: all, known, novel."""
+        return dict(self.results.results["summary"]["agnostic"]["final"])  # type: ignore[arg-type]
+
+    def table(self, format: Literal["text", "md", "csv", "latex"] = "text") -> str:
+        """The figures as text, md, csv or latex."""
+        return as_table([self.results], format)
+
+    def page(self, path: str | Path | None = None) -> Path:
+        """Write the HTML page; by default report.html in the run's folder."""
+        target = Path(path) if path is not None else self.folder / "report.html"
+        write_page([self.results], target)
+        return target
+
+
+def run(dataset: str, out: str | Path, method: str = "camp", quiet: bool = False, **options: Any) -> Finished:
+    """Run `method` over `dataset` in the folder `out`; a run that was stopped there goes on.
+
+    `options` are those of `camp run`, by name with underscores: data, tasks, epochs, weights, seed, ...
+    """
+    from camp.bench.experiment import resume, start
+    from camp.bench.run_folder import read_config
+    from camp.bench.settings import from_flat
+    from camp.core import distributed
+    from camp.core.errors import CampError
+
+    folder, progress = Path(out), Progress(quiet)
+    settings = from_flat(method, {"dataset": dataset, **options})
+    settings.check_labels()
+    with distributed.process_group():
+        begun = distributed.broadcast((folder / "config.json").exists())
+        with distributed.synchronized_errors():
+            if begun and distributed.is_main_process() and read_config(folder)[0] != settings:
+                raise CampError(f"{folder} holds a run with other settings; choose another folder.")
+        if begun:
+            resume(folder, progress)
+        else:
+            start(settings, folder, progress, command="camp.run")
+    return load(folder)
+
+
+def load(folder: str | Path) -> Finished:
+    """A run from its folder."""
+    return Finished(Path(folder), load_run(Path(folder)))

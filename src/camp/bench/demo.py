@@ -1,0 +1,26 @@
+"""The demonstration: CAMP beside fine-tuned GCD on scikit-learn's digits, a small network trained from scratch."""
+
+from pathlib import Path
+
+from camp.bench.api import run
+from camp.core.progress import Progress
+
+OPTIONS = {
+    "tasks": 2,
+    "novel_fraction": 0.2,
+    "labelled_fraction": 0.5,
+    "backbone": "conv-tiny",
+    "epochs": 30,
+    "projector_width": 256,
+    "seed": 0,
+}
+"""2 tasks of 4 known and 1 novel digit; half of the known ones' pictures are labelled."""
+
+
+def run_demo(out: Path, progress: Progress) -> list[Path]:
+    """Run (or finish, or find finished) both methods below `out`; their folders."""
+    folders = []
+    for method in ("camp", "gcd"):
+        progress.note(f"{method.upper()} on digits: 2 tasks of 4 known and 1 novel class, half of the labels")
+        folders.append(run("digits", out / method, method=method, quiet=progress.quiet, **OPTIONS).folder)
+    return folders

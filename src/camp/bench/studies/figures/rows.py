@@ -1,0 +1,90 @@
+"""The rows of a study with their runs, and figures over the seeds of a row."""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from camp.bench.evaluation.drift import Distance
+from camp.bench.report.groups import RunGroup, Spread, spread
+from camp.bench.report.schema import Kind, RunResults
+from camp.bench.report.tables import FIGURES, figure
+from camp.bench.studies.study import Options, Study
+from camp.core.errors import CampError
+
+
+@dataclass(frozen=True)
+class Row:
+    """A row of a study and its finished runs, in the order of their seeds."""
+
+    options: Options
+    runs: tuple[RunResults, ...]
+
+    def __getitem__(self, option: str) -> Any:
+        """The value of an option that the study varies, or what a run without it used."""
+        if option in self.options:
+            return self.options[option]
+        if option in self.first.results:
+            return self.first.results[option]  # type: ignore[literal-required]
+        return find(self.first.config.get("settings", {}), option)
+
+    @property
+    def first(self) -> RunResults:
+        """The run that stands for the row where only one can be shown."""
+        return self.runs[0]
+
+    @property
+    def label(self) -> str:
+        """The row in words."""
+        own = [
+            f"{name.replace('_', ' ')} {value}" for name, value in self.options.items() if name != "method"
+        ]
+        return ", ".join([self.options["method"], *own])
+
+    def figure(self, column: str) -> Spread | None:
+        """One of FIGURES over the seeds."""
+        if column not in FIGURES:
+            raise CampError(f'There is no figure "{column}"; there are {", ".join(FIGURES)}.')
+        return figure(RunGroup("", self.runs), column)
+
+    def over_seeds(self, of: Callable[[RunResults], float | None]) -> Spread | None:
+        """Mean and deviation of a number of each run."""
+        return spread([of(run) for run in self.runs])
+
+    def distance(self, end: str, kind: Kind | None = None, task: int | None = None) -> Spread | None:
+        """Mean distance of centroids to the true means, `stored` or `adapted`; over all tasks, or in one."""
+
+        def of(run: RunResults) -> float | None:
+            tasks = run.results["tasks"] if task is None else run.results["tasks"][task : task + 1]
+            drifts: list[Distance] = [d for t in tasks if t["drift"] and (d := t["drift"][kind or "all"])]
+            values: list[float] = [d[end] for d in drifts]  # type: ignore[literal-required]
+            return sum(values) / len(values) if values else None
+
+        return self.over_seeds(of)
+
+
+def find(settings: Any, name: str) -> Any:
+    """The value of `name` anywhere in nested settings; None if it is nowhere.
+
+    >>> find({"training": {"epochs": 3}}, "epochs")
+    3
+    """
+    if isinstance(settings, dict):
+        if name in settings:
+            return settings[name]
+        for value in settings.values():
+            if (found := find(value, name)) is not None:
+                return found
+    return None
+
+
+def values_of(rows: Sequence[Row], option: str) -> list[Any]:
+    """Values of an option in the order in which rows have them."""
+    return list(dict.fromkeys(row[option] for row in rows))
+
+
+def wanted(study: Study, name: str, usual: Any = None) -> Any:
+    """What the study says about its looks."""
+    value = study.look.get(name, usual)
+    if value is None:
+        raise CampError(f'The drawing "{study.draw}" needs look.{name} in the study {study.name}.')
+    return value

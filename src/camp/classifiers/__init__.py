@@ -1,1 +1,0 @@
-"""Classifiers: from features to categories."""

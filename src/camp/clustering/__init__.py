@@ -1,1 +1,0 @@
-"""Phase 2: centroids of known and novel categories, and how many novel ones there are."""

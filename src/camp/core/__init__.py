@@ -1,0 +1,1 @@
+"""Errors, file I/O, random seeds, progress, distributed training, settings and shared types."""

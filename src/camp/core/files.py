@@ -1,0 +1,78 @@
+"""Writing files so that a kill or a full disk never leaves half a file under a real name."""
+
+import contextlib
+import json
+import os
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any, BinaryIO
+
+from camp.core.errors import CampError
+
+
+@contextlib.contextmanager
+def replacing(path: Path) -> Iterator[BinaryIO]:
+    """A binary file that takes the name `path` only once it is complete and on disk.
+
+    >>> import tempfile
+    >>> target = Path(tempfile.mkdtemp()) / "note.txt"
+    >>> with replacing(target) as file:
+    ...     _ = file.write(b"whole")
+    >>> target.read_bytes()
+    b'whole'
+    """
+    temporary = path.with_name(f".{path.name}.{os.getpid()}.tmp")
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        with temporary.open("wb") as file:
+            yield file
+            file.flush()
+            os.fsync(file.fileno())
+        temporary.replace(path)
+    except OSError as error:
+        raise CampError(f"Could not write {path}: {error.strerror or error}.") from error
+    finally:
+        with contextlib.suppress(OSError):
+            temporary.unlink(missing_ok=True)
+
+
+def write_text(path: Path, text: str) -> None:
+    """Write `text` as UTF-8, all or nothing."""
+    with replacing(path) as file:
+        file.write(text.encode())
+
+
+def write_json(path: Path, value: Any) -> None:
+    """Write `value` as readable JSON, all or nothing."""
+    write_text(path, json.dumps(value, indent=2, ensure_ascii=False) + "\n")
+
+
+def read_json(path: Path) -> Any:
+    """Read a JSON file; a missing or damaged one is a `CampError`."""
+    try:
+        return json.loads(path.read_text(encoding="utf-8"))
+    except OSError as error:
+        raise CampError(f"Could not read {path}: {error.strerror or error}.") from error
+    except ValueError as error:
+        raise CampError(f"{path} is not valid JSON ({error}).") from error
+
+
+def append_json_line(path: Path, value: Any) -> None:
+    """Append one line to a JSON-lines file and see it to the disk."""
+    try:
+        with path.open("a", encoding="utf-8") as file:
+            file.write(json.dumps(value, ensure_ascii=False) + "\n")
+            file.flush()
+    except OSError as error:
+        raise CampError(f"Could not append to {path}: {error.strerror or error}.") from error
+
+
+def read_json_lines(path: Path) -> list[Any]:
+    """All whole lines of a JSON-lines file; a last line torn by a kill is left out."""
+    if not path.exists():
+        return []
+    rows = []
+    for line in path.read_text(encoding="utf-8").splitlines():
+        with contextlib.suppress(ValueError):
+            rows.append(json.loads(line))
+    return rows

@@ -1,0 +1,1 @@
+"""Datasets, image decoding, splits, tasks, augmentations and the view bank."""

@@ -1,0 +1,76 @@
+"""The data sets by name; one file each."""
+
+import inspect
+import os
+from pathlib import Path
+from typing import Any
+
+from camp.core.errors import CampError
+from camp.data.datasets import (
+    cifar,
+    cub200,
+    digits,
+    domainnet,
+    embeddings,
+    fgvc_aircraft,
+    folder,
+    imagenet_subset,
+    stanford_cars,
+    tiny_imagenet,
+)
+from camp.data.datasets.base import Dataset
+from camp.data.datasets.info import DatasetInfo
+
+DATASETS: dict[str, DatasetInfo] = {
+    "digits": digits.INFO,
+    "cifar10": cifar.CIFAR10,
+    "cifar100": cifar.CIFAR100,
+    "cub200": cub200.INFO,
+    "stanford_cars": stanford_cars.INFO,
+    "fgvc_aircraft": fgvc_aircraft.INFO,
+    "domainnet": domainnet.INFO,
+    "imagenet_subset": imagenet_subset.INFO,
+    "tiny_imagenet": tiny_imagenet.INFO,
+    "folder": folder.INFO,
+    "embeddings": embeddings.INFO,
+}
+
+
+def dataset_info(name: str) -> DatasetInfo:
+    """The entry called `name`."""
+    if name not in DATASETS:
+        raise CampError(f"There is no data set {name!r}; known are {', '.join(DATASETS)}.")
+    return DATASETS[name]
+
+
+def data_folder(name: str) -> Path:
+    """Where data set `name` is looked for: $CAMP_DATA/<name>, or ~/.cache/camp/data/<name>."""
+    base = os.environ.get("CAMP_DATA")
+    return (Path(base).expanduser() if base else Path.home() / ".cache" / "camp" / "data") / name
+
+
+def present(name: str, data: Path | None = None) -> bool:
+    """Whether data set `name` is there, in `data` or in its default place."""
+    info = dataset_info(name)
+    return info.present(data_folder(name) if data is None else Path(data))
+
+
+def load_dataset(name: str, data: Path | None = None, **options: Any) -> Dataset:
+    """Data set `name` out of the folder (or file) `data`, by default `data_folder(name)`.
+
+    `options` are those of its loader, such as `split` for cub200.
+    """
+    info = dataset_info(name)
+    known = [option for option in inspect.signature(info.loader).parameters if option != "data"]
+    for option in options:
+        if option not in known:
+            has = f"it has {', '.join(known)}" if known else "it has none"
+            raise CampError(f"Data set {name} has no option {option!r}; {has}.")
+    if info.embedded:
+        return info.loader(None, **options)
+    root = data_folder(name) if data is None else Path(data).expanduser()
+    if not root.exists():
+        raise CampError(f"{root} does not exist; data set {name} is looked for there. {info.how_to_get}")
+    if root.is_dir() and not any(root.iterdir()):
+        raise CampError(f"{root} is empty; expected {info.layouts}. {info.how_to_get}")
+    return info.loader(root, **options)

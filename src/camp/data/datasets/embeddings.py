@@ -1,0 +1,113 @@
+"""Vectors the user computed with any model: text, sound, pictures."""
+
+from pathlib import Path
+
+import numpy as np
+
+from camp.core.errors import CampError
+from camp.data.datasets.base import Dataset, held_out
+from camp.data.datasets.info import DatasetInfo
+from camp.data.images import BadImage
+
+TEST_SHARE = 0.2
+
+
+class VectorReader:
+    """Rows of `vectors` (N, D) float32."""
+
+    def __init__(self, keys: tuple[str, ...], vectors: np.ndarray) -> None:
+        self.rows = {key: row for row, key in enumerate(keys)}
+        self.vectors = vectors
+
+    def read(self, key: str) -> bytes:
+        """The vector, little-endian."""
+        return self.vectors[self.rows[key]].astype("<f4").tobytes()
+
+    def decode(self, data: bytes, at_least: int | None = None) -> np.ndarray:
+        """The vector (D,) float32."""
+        vector = np.frombuffer(data, dtype="<f4").astype(np.float32)
+        if len(vector) != self.vectors.shape[1]:
+            raise BadImage(f"{len(vector)} numbers are no vector of {self.vectors.shape[1]}")
+        return vector
+
+
+def load(data: Path) -> Dataset:
+    """An .npz file with `vectors` (N, D), `labels` (N,), and `test` (N,) bool, else a fifth is held out."""
+    arrays = _arrays(data)
+    vectors, labels = arrays["vectors"], arrays["labels"]
+    if vectors.ndim != 2 or vectors.dtype.kind not in "fiu" or not vectors.size:
+        raise CampError(
+            f"`vectors` of {data} has shape {vectors.shape} and type {vectors.dtype}, not numbers (N, D)."
+        )
+    if labels.shape != (len(vectors),) or labels.dtype.kind not in "iuUS":
+        raise CampError(
+            f"`labels` of {data} has shape {labels.shape} and type {labels.dtype}; "
+            f"expected {len(vectors)} whole numbers or strings."
+        )
+    if labels.dtype.kind == "S":
+        labels = np.char.decode(labels, "utf-8")
+    vectors = vectors.astype(np.float32)
+    if not np.isfinite(vectors).all():
+        raise CampError(f"`vectors` of {data} holds numbers that are not finite; remove those rows.")
+    names, positions = np.unique(labels, return_inverse=True)
+    width = len(str(len(vectors) - 1))
+    keys = tuple(f"{row:0{width}d}" for row in range(len(vectors)))
+    return Dataset(
+        name="embeddings",
+        classes=tuple(str(name) for name in names),
+        keys=keys,
+        labels=positions.astype(np.int64),
+        is_test=_test(data, arrays, labels),
+        domains=None,
+        reader=VectorReader(keys, vectors),
+    )
+
+
+def _arrays(data: Path) -> dict[str, np.ndarray]:
+    if data.suffix != ".npz" or not data.is_file():
+        raise CampError(
+            f"{data} is no .npz file; save one with numpy.savez(file, vectors=..., labels=..., test=...)."
+        )
+    try:
+        with np.load(data, allow_pickle=False) as file:
+            arrays = {name: file[name] for name in ("vectors", "labels", "test") if name in file.files}
+    except Exception as error:
+        raise CampError(
+            f"{data} cannot be read as plain arrays ({error}); arrays of objects are not opened."
+        ) from error
+    missing = {"vectors", "labels"} - arrays.keys()
+    if missing:
+        raise CampError(
+            f"{data} lacks the array {min(missing)!r}; expected `vectors` (N, D) and `labels` (N,)."
+        )
+    return arrays
+
+
+def _test(data: Path, arrays: dict[str, np.ndarray], labels: np.ndarray) -> np.ndarray:
+    if "test" not in arrays:
+        return held_out(labels, TEST_SHARE, "embeddings")
+    test = arrays["test"]
+    if test.shape != labels.shape or test.dtype != np.bool_:
+        raise CampError(
+            f"`test` of {data} has shape {test.shape} and type {test.dtype}; expected {len(labels)} bools."
+        )
+    return test
+
+
+INFO = DatasetInfo(
+    name="embeddings",
+    title="Your own vectors (.npz)",
+    loader=load,
+    n_classes=None,
+    images="yours",
+    size="yours",
+    licence="yours",
+    how_to_get="Save numpy.savez(file, vectors=..., labels=..., test=...) and name the file with --data.",
+    layouts="an .npz file with `vectors` and `labels`, and perhaps `test`",
+    tasks=2,
+    crop_scale=1.0,
+    flip=False,
+    saturation=0.0,
+    colour=False,
+    backbone="embeddings",
+)

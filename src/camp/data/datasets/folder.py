@@ -1,0 +1,26 @@
+"""Any folder of class folders."""
+
+from pathlib import Path
+
+from camp.data.datasets.base import Dataset
+from camp.data.datasets.folders import class_folders
+from camp.data.datasets.info import DatasetInfo
+
+
+def load(data: Path) -> Dataset:
+    """`train/<class>/*` with `test/<class>/*`, or `<class>/*` with a fixed fifth of each class held out."""
+    return class_folders("folder", data)
+
+
+INFO = DatasetInfo(
+    name="folder",
+    title="Your own folder of class folders",
+    loader=load,
+    n_classes=None,
+    images="yours",
+    size="yours",
+    licence="yours",
+    how_to_get="Put the pictures of each class into a folder of its own and name the folder above by --data.",
+    layouts="train/<class>/* and test/<class>/*, or <class>/*",
+    tasks=2,
+)

@@ -1,0 +1,1 @@
+"""Finding known and novel categories among unlabelled features, and classifying by them."""

@@ -1,1 +1,0 @@
-"""Experiments: the run loop, its folder, and what is compared."""

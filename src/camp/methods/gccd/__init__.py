@@ -1,0 +1,1 @@
+"""Methods for generalized continual category discovery."""

@@ -1,0 +1,83 @@
+"""CAMP: Category Adaptation Meets Projected distillation (Rypeść et al., ECCV 2024).
+
+    L_SSL = L_SimCLR + L_pseudo          on every picture of the step
+    L_SL  = L_SupCon + L_CE              on the labelled ones
+    L     = (1 - alpha) ((1 - beta) L_SSL + beta L_SL) + alpha L_KD,   L_KD = |phi(F^t(x)) - F^{t-1}(x)|^2
+
+then semi-supervised k-means, and psi carries the centroids of earlier tasks into the new feature space.
+"""
+
+from dataclasses import dataclass, field, replace
+from typing import Literal, Self
+
+import torch
+
+from camp.core.errors import CampError
+from camp.methods.gccd.centroid_method import CentroidMethod, Composition
+from camp.methods.gccd.simgcd_objective import SimgcdObjective
+from camp.methods.settings import SimgcdLosses, check_exemplars, check_share
+from camp.methods.trainer import Distillation
+from camp.nn.adapters import AdapterSettings
+from camp.nn.backbones.base import Backbone
+
+
+@dataclass(frozen=True)
+class CampSettings(SimgcdLosses):
+    """CAMP as published; every number can be changed."""
+
+    alpha: float | None = None
+    """Weight of distillation; by default 0.5, 0.1 with exemplars, and 0.9 where every picture has its label."""
+    supervised: bool = True
+    """L_SL; off for the ablation."""
+    self_supervised: bool | None = None
+    """L_SSL; by default on, and off where every picture has its label (class-incremental learning)."""
+    distiller: Literal["none", "fd", "linear", "mlp", "trex"] = "mlp"
+    """phi: from the new feature space back to the old one."""
+    distill_loss: Literal["mse", "cosine"] = "mse"
+    """How phi's output is compared with the old features."""
+    adapter: Literal["none", "linear", "mlp", "trex", "sdc"] = "linear"
+    """psi: carries centroids from the old feature space to the new one."""
+    exemplars: int = 0
+    """Labelled pictures of each known class kept for later tasks."""
+    adaptation: AdapterSettings = field(default_factory=AdapterSettings)
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        check_share("alpha", self.alpha)
+        check_exemplars(self.exemplars)
+        if not self.supervised and self.self_supervised is False:
+            raise CampError(
+                "CAMP without the supervised and the self-supervised loss has nothing to learn from."
+            )
+
+    def where_all_labelled(self) -> Self:
+        """The paper's numbers for class-incremental learning in place of what was left open."""
+        alpha = 0.9 if self.alpha is None else self.alpha
+        return replace(self, alpha=alpha, self_supervised=bool(self.self_supervised))
+
+
+def make_camp(backbone: Backbone, settings: CampSettings, seed: int, device: torch.device) -> CentroidMethod:
+    """CAMP as a composition."""
+    return CentroidMethod(backbone, camp_parts(settings), seed, device)
+
+
+def camp_parts(settings: CampSettings) -> Composition:
+    """CAMP's objective, the projected distiller, the linear adapter."""
+    alpha = settings.alpha if settings.alpha is not None else (0.1 if settings.exemplars else 0.5)
+    return Composition(
+        objective=lambda sizes, generator: SimgcdObjective(
+            settings,
+            sizes.dim,
+            sizes.total,
+            generator,
+            supervised=settings.supervised,
+            self_supervised=settings.self_supervised is not False,
+        ),
+        training=settings.training,
+        distiller=settings.distiller,
+        distillation=Distillation(alpha, settings.distill_loss, data="all", views="mean"),
+        discovery=settings.discovery,
+        adapter=settings.adapter,
+        adapter_settings=settings.adaptation,
+        exemplars=settings.exemplars,
+    )

@@ -1,0 +1,39 @@
+"""GCD+ER: GCD with experience replay (Riemer et al., ICLR 2019).
+
+Random labelled pictures of each known class are kept and join the labelled batches of later tasks, so that SupCon
+goes on telling old classes apart. Old centroids stay where they were; nothing else holds on to earlier tasks.
+"""
+
+from dataclasses import dataclass
+
+import torch
+
+from camp.methods.gccd.centroid_method import CentroidMethod, Composition
+from camp.methods.gccd.gcd import GcdObjective, GcdSettings
+from camp.methods.settings import check_exemplars
+from camp.nn.backbones.base import Backbone
+
+
+@dataclass(frozen=True)
+class GcdErSettings(GcdSettings):
+    """GCD's settings, and the size of the buffer."""
+
+    exemplars: int = 20
+    """Labelled pictures of each known class kept for later tasks."""
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        check_exemplars(self.exemplars)
+
+
+def make_gcd_er(
+    backbone: Backbone, settings: GcdErSettings, seed: int, device: torch.device
+) -> CentroidMethod:
+    """GCD with a memory."""
+    parts = Composition(
+        objective=lambda sizes, generator: GcdObjective(settings, sizes.dim, generator),
+        training=settings.training,
+        discovery=settings.discovery,
+        exemplars=settings.exemplars,
+    )
+    return CentroidMethod(backbone, parts, seed, device)

@@ -1,0 +1,1 @@
+"""Backbones, losses, distillers, adapters and their ONNX export."""

@@ -1,0 +1,210 @@
+"""Where pretrained weights come from, and one layout for all of them: that of the official DINO files.
+
+Nothing is unpickled: safetensors, or torch's loader restricted to tensors.
+"""
+
+import math
+import pickle
+import re
+from pathlib import Path
+from typing import Any
+
+import torch
+from safetensors import SafetensorError
+from safetensors.torch import load_file
+from torch import Tensor
+
+from camp.core.errors import CampError
+from camp.nn.backbones.vit import HEAD_DIM, VitShape
+
+State = dict[str, Tensor]
+
+SUFFIXES = (".safetensors", ".pth", ".pt", ".bin")
+FILES_OF_A_FOLDER = ("model.safetensors", "pytorch_model.bin")
+"""What Hugging Face calls them, the safer one first."""
+WRAPPERS = ("teacher", "state_dict", "model")
+"""Training checkpoints keep the network under one of these."""
+PREFIXES = ("module.", "backbone.", "vit.", "dinov2.")
+UNUSED = re.compile(r"(mask_token|embeddings\.mask_token|pooler\..*|head\..*|classifier\..*|dino_head\..*)$")
+"""Parts of a checkpoint that a feature extractor has no use for."""
+
+HUGGING_FACE_NAMES = (
+    (r"^embeddings\.cls_token$", "cls_token"),
+    (r"^embeddings\.position_embeddings$", "pos_embed"),
+    (r"^embeddings\.register_tokens$", "register_tokens"),
+    (r"^embeddings\.patch_embeddings\.projection\.", "patch_embed.proj."),
+    (r"^layernorm\.", "norm."),
+    (r"^encoder\.layer\.(\d+)\.", r"blocks.\1."),
+    (r"\.layernorm_before\.", ".norm1."),
+    (r"\.layernorm_after\.", ".norm2."),
+    (r"\.attention\.attention\.(query|key|value)\.", r".attn.\1."),
+    (r"\.attention\.output\.dense\.", ".attn.proj."),
+    (r"\.intermediate\.dense\.", ".mlp.fc1."),
+    (r"^(blocks\.\d+)\.output\.dense\.", r"\1.mlp.fc2."),
+    (r"\.layer_scale([12])\.lambda1$", r".ls\1.gamma"),
+)
+
+
+def load_weights(source: str) -> State:
+    """The tensors of `source` (a file, a folder, a Hugging Face name) in the official layout, as float32."""
+    state = official_layout(unwrapped(read_tensors(find_file(source), source)))
+    return {name: tensor.float() if tensor.is_floating_point() else tensor for name, tensor in state.items()}
+
+
+def find_file(source: str) -> Path:
+    """The file behind `source`, from the Hugging Face hub if it is a name there."""
+    path = Path(source).expanduser()
+    if path.is_dir():
+        for name in FILES_OF_A_FOLDER:
+            if (path / name).is_file():
+                return path / name
+        files = sorted(file for file in path.iterdir() if file.suffix in SUFFIXES)
+        if len(files) == 1:
+            return files[0]
+        raise CampError(
+            f"The folder {source} holds {len(files)} files of weights and none named "
+            f"{' or '.join(FILES_OF_A_FOLDER)}; name the file itself."
+        )
+    if path.is_file():
+        return path
+    if path.suffix in SUFFIXES or not re.fullmatch(r"[\w.-]+/[\w.-]+", source):
+        raise CampError(
+            f"There is no file {source}; weights are a {', '.join(SUFFIXES)} file, a folder, "
+            "or a Hugging Face name such as facebook/dino-vits16."
+        )
+    return from_hub(source)
+
+
+def from_hub(name: str) -> Path:
+    """Download the weights called `name`, or find them where they were downloaded before."""
+    from huggingface_hub import hf_hub_download
+    from huggingface_hub.errors import EntryNotFoundError, LocalEntryNotFoundError
+
+    for file in FILES_OF_A_FOLDER:
+        try:
+            return Path(hf_hub_download(name, file))
+        except LocalEntryNotFoundError as error:
+            raise _unreachable(name, "the hub cannot be reached") from error
+        except EntryNotFoundError:
+            continue
+        except Exception as error:  # the hub's client raises its own, its HTTP library's and OSError
+            raise _unreachable(name, type(error).__name__) from error
+    raise CampError(f"{name} on the Hugging Face hub holds neither {' nor '.join(FILES_OF_A_FOLDER)}.")
+
+
+def _unreachable(name: str, reason: str) -> CampError:
+    return CampError(
+        f"Could not get the weights {name} from the Hugging Face hub ({reason}); on a machine with network run "
+        f"`hf download {name} --local-dir FOLDER`, bring the folder here and pass it as the weights."
+    )
+
+
+def read_tensors(path: Path, source: str) -> dict[str, Any]:
+    """What a file of weights holds, by name; a damaged file, or one with more than tensors, is refused."""
+    try:
+        if path.suffix == ".safetensors":
+            return load_file(path)
+        content = torch.load(path, map_location="cpu", weights_only=True)
+    except pickle.UnpicklingError as error:
+        raise CampError(
+            f"{source} holds Python objects besides tensors and was not loaded, as that could run any code; "
+            "save its state_dict alone, best as safetensors."
+        ) from error
+    except (SafetensorError, RuntimeError, OSError, EOFError, ValueError, KeyError) as error:
+        # The unpickler answers a file of another kind with the number of its first unknown byte.
+        reason = ["it holds no tensors"] if isinstance(error, KeyError) else str(error).strip().splitlines()
+        raise CampError(
+            f"Could not read the weights {source}: {reason[0] if reason else 'it is empty'}."
+        ) from error
+    if not isinstance(content, dict):
+        raise CampError(
+            f"{source} holds a {type(content).__name__}; weights are a dictionary of tensors by name."
+        )
+    return content
+
+
+def unwrapped(content: dict[str, Any]) -> State:
+    """The network's own tensors, without what a training checkpoint wraps around them.
+
+    >>> weight = torch.zeros(1)
+    >>> list(unwrapped({"teacher": {"module.backbone.norm.weight": weight}, "epoch": 3}))
+    ['norm.weight']
+    """
+    for wrapper in WRAPPERS:
+        if isinstance(content.get(wrapper), dict):
+            return unwrapped(content[wrapper])
+    state = {name: value for name, value in content.items() if isinstance(value, Tensor)}
+    for prefix in PREFIXES * 2:  # they nest: module.backbone.
+        inside = {
+            name.removeprefix(prefix): value for name, value in state.items() if name.startswith(prefix)
+        }
+        state = inside or state  # a teacher's head lies beside its backbone and is left behind
+    return state
+
+
+def official_layout(state: State) -> State:
+    """Rename the tensors of the Hugging Face layouts, join their queries, keys and values, drop unused parts."""
+    renamed: State = {}
+    for name, tensor in state.items():
+        if UNUSED.match(name):
+            continue
+        for pattern, replacement in HUGGING_FACE_NAMES:
+            name = re.sub(pattern, replacement, name)
+        renamed[name] = tensor
+    for name in [name for name in renamed if re.search(r"\.attn\.query\.(weight|bias)$", name)]:
+        parts = [name.replace(".query.", f".{part}.") for part in ("query", "key", "value")]
+        if all(part in renamed for part in parts):
+            renamed[name.replace(".query.", ".qkv.")] = torch.cat([renamed.pop(part) for part in parts])
+    return renamed
+
+
+def vit_shape_of(state: State, source: str) -> VitShape:
+    """The ViT that `state` belongs to; anything but a plain DINO or DINOv2 ViT is refused."""
+    if "register_tokens" in state:
+        raise CampError(
+            f"{source} is a ViT with register tokens, which are not supported; "
+            "take the checkpoint without registers."
+        )
+    kernel, positions = state.get("patch_embed.proj.weight"), state.get("pos_embed")
+    if kernel is None or positions is None or kernel.dim() != 4 or positions.dim() != 3:
+        raise CampError(f"{source} does not hold a ViT: patch_embed.proj.weight and pos_embed are not there.")
+    numbers = {int(name.split(".")[1]) for name in state if re.match(r"blocks\.\d+\.", name)}
+    shape = VitShape(
+        dim=kernel.shape[0],
+        patch=kernel.shape[2],
+        blocks=max(numbers, default=-1) + 1,
+        layer_scale="blocks.0.ls1.gamma" in state,
+        grid=math.isqrt(positions.shape[1] - 1),
+    )
+    if shape.dim % HEAD_DIM or 1 + shape.grid**2 != positions.shape[1]:
+        raise CampError(
+            f"{source} is a ViT of {shape.dim} dimensions with {positions.shape[1]} positions; expected a multiple "
+            f"of {HEAD_DIM} dimensions, and a class token beside a square grid."
+        )
+    check_names(state, shape.sizes(), source, shape.name)
+    return shape
+
+
+def check_names(state: State, expected: dict[str, tuple[int, ...]], source: str, name: str) -> None:
+    """Refuse a checkpoint that lacks tensors of `expected`, has others, or has them in another size."""
+    faults = (
+        ("lacks", [key for key in expected if key not in state]),
+        ("has unexpected", [key for key in state if key not in expected]),
+        (
+            "has another size of",
+            [key for key in expected if key in state and state[key].shape != expected[key]],
+        ),
+    )
+    said = [f"{verb} {_some(keys)}" for verb, keys in faults if keys]
+    if said:
+        raise CampError(f"{source} does not fit {name}: it {' and '.join(said)}.")
+
+
+def _some(names: list[str]) -> str:
+    """The first few names.
+
+    >>> _some(["a", "b", "c", "d", "e"])
+    'a, b, c and 2 more'
+    """
+    shown = ", ".join(names[:3])
+    return shown if len(names) <= 3 else f"{shown} and {len(names) - 3} more"

@@ -1,0 +1,24 @@
+"""SimCLR (Chen et al. 2020): a view finds the other view of its image among all other views."""
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor
+
+from camp.nn.losses.checks import check_temperature, check_views
+from camp.nn.losses.similarity import log_probabilities
+
+
+def simclr(h: Tensor, temperature: float = 1.0) -> Tensor:
+    """L_SimCLR = -1/2B sum_i log( exp(h_i.h_i'/tau) / sum_{n != i} exp(h_i.h_n/tau) )
+
+    over all 2B views i, where i' is the other view of the same image and n runs over the 2B - 1 other views.
+    h (2, B, d) is L2-normalised here. The default temperature is the reference's; the paper's text shares
+    SupCon's.
+    """
+    check_views("h", h)
+    check_temperature(temperature)
+    images = h.shape[1]
+    if images == 0:
+        return h.sum()
+    other_view = torch.arange(2 * images, device=h.device).roll(images)
+    return F.nll_loss(log_probabilities(h, temperature), other_view)

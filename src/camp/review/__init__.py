@@ -1,1 +1,0 @@
-"""The local page over a workspace, on which a person names, merges, splits and moves."""

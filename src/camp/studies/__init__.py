@@ -1,1 +1,0 @@
-"""Studies: grids of runs, and the table or figure made from them."""

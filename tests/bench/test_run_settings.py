@@ -1,0 +1,91 @@
+"""Settings of a run: in nested ones, what is not asked for stays the method's default, and all survive their file."""
+
+import json
+from dataclasses import dataclass, field
+
+import pytest
+import tyro
+from small_runs import taken
+
+from camp.bench.settings import from_dict, from_flat, option_names, to_dict
+from camp.core.errors import CampError
+from camp.methods.registry import METHODS, MethodInfo
+
+
+@dataclass(frozen=True)
+class Warmup:
+    steps: int = 100
+    shape: str = "linear"
+
+
+@dataclass(frozen=True)
+class Course:
+    laps: int = 100
+    rate: float = 1e-3
+    size: int = 128
+    warmup: Warmup = field(default_factory=Warmup)
+
+
+@dataclass(frozen=True)
+class OwnSettings:
+    """A course of its own, with a warm-up of its own."""
+
+    margin: float = 0.1
+    course: Course = field(default_factory=lambda: Course(rate=1e-4, size=256, warmup=Warmup(shape="cosine")))
+
+
+@pytest.fixture(autouse=True)
+def _registered(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(METHODS, "own", MethodInfo("its own", __name__, "OwnSettings", "none"))
+
+
+WANTED = OwnSettings(course=Course(laps=3, rate=1e-4, size=256, warmup=Warmup(steps=7, shape="cosine")))
+
+
+def test_one_option_leaves_its_neighbours_alone() -> None:
+    assert from_flat("own", {"laps": 3, "steps": 7}).settings == WANTED
+    assert from_flat("own", {}).settings == OwnSettings()
+
+
+def test_the_command_line_agrees() -> None:
+    words = ["--laps", "3", "--steps", "7"]
+    assert tyro.cli(OwnSettings, args=words, config=(tyro.conf.OmitArgPrefixes,)) == WANTED
+
+
+def test_a_file_with_gaps_is_filled_with_the_methods_defaults() -> None:
+    values = json.loads(json.dumps(to_dict(from_flat("own", {"laps": 3, "steps": 7}))))
+    assert from_dict(values).settings == WANTED
+    del values["settings"]["course"]["rate"]
+    del values["settings"]["course"]["warmup"]["shape"]
+    del values["data"]
+    assert from_dict(values) == from_flat("own", {"laps": 3, "steps": 7})
+
+
+def test_names_of_options() -> None:
+    assert option_names("own", own=True) == ["margin", "laps", "rate", "size", "steps", "shape"]
+    assert {"margin", "seed", "tasks", "weights", "bank"} < set(option_names("own"))
+    assert "method" not in option_names("own")
+    with pytest.raises(CampError, match='There is no option "lap" for own; did you mean laps'):
+        from_flat("own", {"lap": 3})
+    with pytest.raises(CampError, match='There is no option "method" for own'):
+        from_flat("own", {"method": "camp"})
+
+
+@pytest.mark.parametrize("method", METHODS)
+def test_settings_survive_their_file(method: str) -> None:
+    plain = from_flat(method, {})
+    options = {
+        "seed": 3, "epochs": 7, "tasks": 4, "k": "estimated", "bad_share": 0.5, "n_init": 9, "metric": "cosine",
+        "beta": 0.1, "backbone": "vit-s14", "depth": 11, "flip": 0.0, "precision": "int8", "max_novel": 4,
+    }  # fmt: skip
+    changed = from_flat(method, taken(method, options))
+    assert changed != plain
+    for settings in (plain, changed):
+        assert from_dict(json.loads(json.dumps(to_dict(settings)))) == settings
+
+
+def test_settings_of_another_version_are_a_sentence() -> None:
+    values = to_dict(from_flat("camp", {}))
+    values["views"]["colour_of_the_sky"] = "blue"
+    with pytest.raises(CampError, match="made by another version"):
+        from_dict(values)
