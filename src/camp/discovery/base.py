@@ -1,0 +1,100 @@
+"""The interface of category discovery: known categories and a batch of features in, categories of the batch out."""
+
+from dataclasses import dataclass, field
+from typing import Protocol, Self
+
+import torch
+from torch import Tensor
+
+from camp.core.progress import Progress
+from camp.core.types import UNLABELLED
+
+
+@dataclass(frozen=True)
+class KnownCategories:
+    """Categories of earlier batches, as the features that are remembered of their images.
+
+    A method that keeps centroids alone remembers no features, and `features` is empty.
+    """
+
+    features: Tensor
+    """(m, D) features in the present feature space."""
+    labels: Tensor
+    """(m,) int64 label of the category of each."""
+
+    @classmethod
+    def empty(cls, dim: int) -> Self:
+        """No category, for features of length `dim`."""
+        return cls(torch.empty(0, dim), torch.empty(0, dtype=torch.int64))
+
+
+@dataclass(frozen=True)
+class FeatureBatch:
+    """The features in which categories are to be discovered."""
+
+    features: Tensor
+    """(n, D)"""
+    labels: Tensor
+    """(n,) int64 label of the known class, or UNLABELLED."""
+    n_novel: int | None
+    """Number of novel categories among the unlabelled images, or None to estimate it."""
+    known: KnownCategories
+    seed: int
+    """Random seed of the run."""
+    index: int
+    """Number of the batch, counted from 0; seed and index name every random draw."""
+
+    @property
+    def n_unlabelled(self) -> int:
+        """Number of images without a label."""
+        return int((self.labels == UNLABELLED).sum())
+
+
+@dataclass(frozen=True)
+class NumberEstimate:
+    """An estimated number of novel categories."""
+
+    n_novel: int
+    curve: tuple[tuple[int, float], ...]
+    """(k, score) of every candidate number of categories k (known and novel), sorted by k."""
+    standard_error: float | None = None
+    """Standard error of `n_novel`, where it is known."""
+
+
+@dataclass(frozen=True)
+class DiscoveryResult:
+    """Known and novel categories of a batch."""
+
+    labels: tuple[int | None, ...]
+    """Label of each of the k categories; None for a novel one. Known categories come first."""
+    assignments: Tensor
+    """(n,) int64 category of each image, 0 .. k - 1."""
+    centroids: Tensor
+    """(k, D) mean feature of each category, in the space of the features."""
+    estimate: NumberEstimate | None
+    """How the number of novel categories was estimated; None where it was given."""
+    inertia: float | None = None
+    """Sum of squared distances to the centroids in the space that was clustered."""
+    parameters: dict[str, float | None] = field(default_factory=dict)
+    """Hyperparameters that were chosen on the batch, by name, for the report."""
+
+    @property
+    def n_novel(self) -> int:
+        """Number of novel categories."""
+        return sum(label is None for label in self.labels)
+
+
+class Discoverer(Protocol):
+    """Finds the categories of a batch. It may keep statistics of earlier batches, never their images."""
+
+    def discover(self, batch: FeatureBatch, progress: Progress) -> DiscoveryResult:
+        """Find known and novel categories of `batch`, and remember what later batches need."""
+
+    def estimate(self, batch: FeatureBatch, progress: Progress) -> NumberEstimate:
+        """Estimate the number of novel categories of `batch` before training; changes nothing."""
+
+    def state(self) -> dict[str, Tensor]:
+        """Statistics of earlier batches, for a checkpoint."""
+
+    def load_state(self, state: dict[str, Tensor]) -> None:
+        """Continue from `state`."""
