@@ -2,7 +2,7 @@
 PYTHON ?= python3
 BIN := .venv/bin
 
-.PHONY: demo test bench format clean
+.PHONY: demo check test test-fast coverage bench format clean
 
 .venv/installed: pyproject.toml constraints.txt
 	@echo "Setting up .venv (a few minutes the first time)"
@@ -14,11 +14,20 @@ BIN := .venv/bin
 demo: .venv/installed
 	$(BIN)/camp demo --out runs/demo
 
-test: .venv/installed
+check: .venv/installed
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
+	$(BIN)/lint-imports
+
+test: check
 	$(BIN)/pytest -n 2
+
+test-fast: check
+	$(BIN)/pytest -n 2 -m "not slow"
+
+coverage: .venv/installed
+	$(BIN)/pytest -n 2 --cov=camp --cov-report=term:skip-covered
 
 bench: .venv/installed
 	$(BIN)/python benchmarks/run.py
@@ -28,4 +37,4 @@ format: .venv/installed
 	$(BIN)/ruff format .
 
 clean:
-	rm -rf .venv build dist src/*.egg-info .pytest_cache .ruff_cache .mypy_cache
+	rm -rf .venv .import_linter_cache .coverage build dist src/*.egg-info .pytest_cache .ruff_cache .mypy_cache
