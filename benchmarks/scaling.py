@@ -136,7 +136,9 @@ def _bank(measured: Measured) -> str:
                 f"{row['new_bytes'] / 1e6:.1f} MB", f"{row['seconds']['bank']:.1f} s", f"{new / row['seconds']['bank']:.0f}",
             )
         )  # fmt: skip
-    return _table(("images", "views per image", "views", "new views", "bank grows by", "time", "views/s"), rows)
+    return _table(
+        ("images", "views per image", "views", "new views", "bank grows by", "time", "views/s"), rows
+    )
 
 
 def _view_bytes(measured: Measured) -> float:
