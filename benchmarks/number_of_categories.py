@@ -55,10 +55,10 @@ def error(z: torch.Tensor, known: int, new: int, trial: int) -> int:
         count = int(draw.integers(15, PICTURES + 1))
         rows.append(z[index, draw.permutation(PICTURES)[:count]])
         labels += [number if number < known and i < count / 2 else -1 for i in range(count)]
-    x, told = torch.cat(rows), torch.tensor(labels)
+    x, y = torch.cat(rows), torch.tensor(labels)
     found = estimate_n_novel(
         x,
-        told,
+        y,
         max(10, known),
         generator(trial, "estimate"),
         folds=FOLDS,
