@@ -1,7 +1,7 @@
-"""Building a bank from JPEGs: views per second as a share of the bare trunk's forward rate.
+"""Rate of building a view bank from JPEG files, relative to the forward rate of the trunk alone.
 
-The pictures are cuts of the two photographs that come with scikit-learn, saved as JPEG at 500 x 375, about what
-CUB-200's are.
+The images are crops of the two photographs in scikit-learn, saved as JPEG files of 500 x 375 pixels, about the
+size of the images of CUB-200.
 """
 
 import io
@@ -24,8 +24,8 @@ from camp.nn.backbones import make_backbone
 from camp.nn.backbones.settings import BackboneSettings
 
 
-def write_pictures(folder: Path, count: int) -> None:
-    """`count` different JPEGs below `folder`, in two classes."""
+def write_images(folder: Path, count: int) -> None:
+    """Write `count` different JPEG files below `folder`, in two classes."""
     photographs = [Image.fromarray(photo) for photo in load_sample_images().images]
     rng = np.random.default_rng(0)
     for i in range(count):
@@ -39,13 +39,13 @@ def write_pictures(folder: Path, count: int) -> None:
         path.write_bytes(data.getvalue())
 
 
-def share(name: str, pictures: int, augmentations: int) -> tuple[float, float, float]:
-    """(views/s of building over views/s of the trunk alone, both rates)."""
+def share(name: str, images: int, augmentations: int) -> tuple[float, float, float]:
+    """Return the ratio of the views/s of building to those of the trunk alone, and both rates."""
     settings = BackboneSettings(backbone=name, weights="random" if name.startswith("vit") else None)
     backbone = make_backbone(settings, torch.Generator().manual_seed(0))
     assert backbone.trunk is not None
     pixels = torch.randn(TRUNK_BATCH, 3, 224, 224)
-    total = pictures * (1 + augmentations)
+    total = images * (1 + augmentations)
 
     def bare() -> float:
         backbone.trunk(pixels)
@@ -56,22 +56,23 @@ def share(name: str, pictures: int, augmentations: int) -> tuple[float, float, f
         return passes * len(pixels) / (time.perf_counter() - begun)
 
     with tempfile.TemporaryDirectory() as folder:
-        write_pictures(Path(folder) / "pictures", pictures)
-        dataset = load_dataset("folder", Path(folder) / "pictures")
+        write_images(Path(folder) / "images", images)
+        dataset = load_dataset("folder", Path(folder) / "images")
         spec = BankSpec.of(backbone, ViewSettings(augmentations=augmentations), Augmentation(crop_scale=0.3))
         bank = Bank(Path(folder) / "bank", spec)
         before = bare()
         begun = time.perf_counter()
         filled = fill(bank, backbone, dataset, dataset.keys, set(dataset.keys), Progress(quiet=True))
         built = filled.new_views / (time.perf_counter() - begun)
-        # The machine's speed wanders; the trunk is timed on both sides of the build.
+        # The speed of the machine varies, so the trunk is timed before and after the build.
         rate = (before + bare()) / 2
     return built / rate, built, rate
 
 
 def measure() -> dict[str, float]:
-    vit, vit_built, vit_bare = share("vit-s16", pictures=96, augmentations=8)
-    lite, lite_built, lite_bare = share("efficientnet-lite0", pictures=400, augmentations=8)
+    """Measure ViT-S/16 and EfficientNet-Lite0."""
+    vit, vit_built, vit_bare = share("vit-s16", images=96, augmentations=8)
+    lite, lite_built, lite_bare = share("efficientnet-lite0", images=400, augmentations=8)
     return {
         "bank_share": round(vit, 3),
         "bank_views_per_second": round(vit_built, 1),

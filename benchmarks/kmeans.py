@@ -1,8 +1,8 @@
-"""Semi-supervised k-means: the plain way (one run at a time, broadcast distances) over ours.
+"""Speed of semi-supervised k-means, compared with a simple implementation.
 
-`python benchmarks/kmeans.py` prints the ratio and what it is made of. The plain way is timed on a few runs
-and scaled to `RUNS`. Its inertia is the best of all its runs from the same k-means++ draws as ours; for that
-alone its distances come from `torch.cdist`, or it would take ten minutes.
+The simple implementation computes one restart at a time with broadcast distances. It is timed on a few restarts
+and scaled to `RUNS`. Its inertia is the minimum over all restarts, from the same k-means++ draws as ours; only for
+this, distances are computed with `torch.cdist`, to save time.
 """
 
 import json
@@ -11,7 +11,7 @@ import time
 import torch
 from torch import Tensor
 
-from camp import seeds
+from camp.core import seeds
 from camp.discovery.semi_supervised_kmeans import semi_supervised_kmeans
 
 POINTS, DIM, KNOWN, NOVEL, RUNS = 10_000, 384, 16, 4, 100
@@ -19,10 +19,10 @@ REPEATS = 3
 
 
 def mixture() -> tuple[Tensor, Tensor]:
-    """One CIFAR-100 task: features (n, D) of overlapping classes with a decaying spectrum, and labels (n,).
+    """Return synthetic features (n, D) and labels (n,) of the size of a CIFAR-100 task.
 
-    The nearest true mean is right for about two thirds of the points, so that clusters take tens of
-    iterations to settle. Half of the points of known classes are labelled.
+    Classes overlap and have a decaying spectrum: the nearest true mean is correct for about two thirds of the
+    points, so that k-means takes tens of iterations to converge. Half of the points of known classes are labelled.
     """
     generator = seeds.generator(0, "kmeans benchmark")
     spectrum = torch.arange(1, DIM + 1).float().rsqrt()
@@ -34,17 +34,17 @@ def mixture() -> tuple[Tensor, Tensor]:
 
 
 def broadcast(x: Tensor, centres: Tensor) -> Tensor:
-    """(n, k) squared distances through an (n, k, D) temporary."""
+    """Squared distances (n, k), by an intermediate tensor (n, k, D)."""
     return (x[:, None, :] - centres).square().sum(dim=2)
 
 
 def by_cdist(x: Tensor, centres: Tensor) -> Tensor:
-    """The same faster, for the inertia only."""
+    """Squared distances (n, k), faster; used for the inertia only."""
     return torch.cdist(x, centres).square()
 
 
 def plain_run(features: Tensor, labels: Tensor, draws: Tensor, distances=broadcast) -> tuple[float, int]:  # type: ignore[no-untyped-def]
-    """One run as one would write it down: its inertia and its number of iterations."""
+    """Run one restart with a simple implementation; return its inertia and number of iterations."""
     known = labels[labels >= 0].unique()
     unlabelled, labelled = features[labels < 0], features[labels >= 0]
     own = torch.searchsorted(known, labels[labels >= 0])
@@ -74,11 +74,11 @@ def plain_run(features: Tensor, labels: Tensor, draws: Tensor, distances=broadca
 
 
 def measure() -> dict[str, float]:
-    """Seconds and inertia of both ways, and `kmeans_ratio`, plain seconds over ours."""
+    """Return seconds and inertia of both implementations, and the ratio of the seconds, `kmeans_ratio`."""
     features, labels = mixture()
     draws = torch.rand(RUNS, NOVEL, generator=seeds.generator(1), dtype=torch.float64)
 
-    # The least of a few timings on both sides: what else runs on the machine can only add to them.
+    # The minimum of a few timings of each: other load on the machine can only increase them.
     ours_seconds = float("inf")
     for _ in range(REPEATS):
         started = time.perf_counter()
@@ -91,7 +91,7 @@ def measure() -> dict[str, float]:
         started = time.perf_counter()
         _, steps = plain_run(features, labels, draw)
         per_step = min(per_step, (time.perf_counter() - started) / steps)
-    # Runs differ in length: scale by iterations, not by runs.
+    # Restarts differ in length, so the time is scaled by iterations.
     plain_seconds = per_step * sum(steps for _, steps in fast)
 
     return {

@@ -1,4 +1,4 @@
-"""Peak memory of training from a bank of 5 GB: CAMP's phase 1 at t >= 1, ViT-S/16, in a process of its own."""
+"""Peak memory of training from a view bank of 5 GB: an epoch of CAMP with distillation, ViT-S/16, in a separate process."""
 
 import json
 import resource
@@ -19,6 +19,7 @@ AUGMENTATIONS = 8
 
 
 def train(folder: Path) -> dict[str, float]:
+    """Train an epoch from the bank in `folder`; return peak memory and size of the bank."""
     from step import phase1
 
     from camp.data.bank.bank import Bank, BankSpec, BankViews
@@ -39,15 +40,16 @@ def train(folder: Path) -> dict[str, float]:
 
 
 def measure() -> dict[str, float]:
+    """Write a random bank and train from it in a separate process."""
     from step import random_bank
 
     backbone = make_backbone(
         BackboneSettings(backbone="vit-s16", weights="random"), torch.Generator().manual_seed(0)
     )
     bytes_per_view = 2 * 197 * 384 + 4 * 384
-    pictures = int(GIGABYTES * 1e9 / bytes_per_view / (1 + AUGMENTATIONS)) + 1
+    images = int(GIGABYTES * 1e9 / bytes_per_view / (1 + AUGMENTATIONS)) + 1
     with tempfile.TemporaryDirectory() as folder:
-        random_bank(Path(folder), backbone, pictures, AUGMENTATIONS)
+        random_bank(Path(folder), backbone, images, AUGMENTATIONS)
         done = subprocess.run([sys.executable, __file__, folder], capture_output=True, text=True, check=True)
     return json.loads(done.stdout.splitlines()[-1])
 

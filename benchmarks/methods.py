@@ -1,4 +1,4 @@
-"""All methods on one bank: views through the trunk over those of one method on a bank of its own. Counted, not timed."""
+"""Number of views that the trunk computes for all methods on one view bank, relative to one method."""
 
 import json
 import tempfile
@@ -21,7 +21,7 @@ WORDS = (
 
 @contextmanager
 def counting() -> Iterator[list[int]]:
-    """The number of views of each pass of any trunk inside the `with`."""
+    """Collect the number of views of every trunk pass in the `with` block."""
     passes: list[int] = []
     lock = threading.Lock()
     engines = {engine: engine.__call__ for engine in (OnnxEngine, TorchEngine)}
@@ -44,7 +44,7 @@ def counting() -> Iterator[list[int]]:
 
 
 def views_through_the_trunk(methods: list[str]) -> int:
-    """Run `methods` one after another on a bank that is empty at first."""
+    """Run `methods` one after another on an empty bank; return the number of views through the trunk."""
     with tempfile.TemporaryDirectory() as folder, counting() as passes:
         words = [*WORDS.split(), "--bank", f"{folder}/banks", "--out", f"{folder}/runs"]
         asked = parse(methods, words)
@@ -54,6 +54,7 @@ def views_through_the_trunk(methods: list[str]) -> int:
 
 
 def measure() -> dict[str, float]:
+    """Compare all methods with one."""
     one = views_through_the_trunk(["camp"])
     every = views_through_the_trunk(methods_for(labelled=False))
     assert one > 0

@@ -1,12 +1,16 @@
-"""The guide's example: a data set of class folders cut into three monthly folders, and what became of it.
+"""The example of the guide: divide a dataset of class folders into three months and evaluate a workspace on it.
 
-python benchmarks/months.py cut CUB MONTHS [4]   january/ february/ march/ new/ and truth.csv, from train/ and test/ class folders;
-                                                 4: with four times as many kinds
-python benchmarks/months.py score MONTHS BIRDS PREDICTIONS   how right the predictions of new/ are, and what was discovered
-python benchmarks/months.py review MONTHS BIRDS   decide as a person would who knows the birds
+python benchmarks/months.py cut CUB MONTHS [4]
+    Write january/ february/ march/ new/ and truth.csv to MONTHS, from the class folders in CUB/train/ and CUB/test/;
+    with 4, four times as many classes.
+python benchmarks/months.py score MONTHS BIRDS PREDICTIONS
+    Print the accuracy of the predictions of new/, and a summary of the discovered categories.
+python benchmarks/months.py review MONTHS BIRDS
+    Name and merge discovered categories by their true majority class, as a reviewer would.
 
-30 classes. In each month some are new, and of these some come with labels and some do not; some come back, with or
-without labels. About a third of a month's pictures lies in class folders, the rest in `unlabelled/` under names that say nothing.
+There are 30 classes. In each month some classes are new and labelled, some are new and unlabelled, and some return, with or
+without labels. About a third of the images of a month are in class folders, the others in `unlabelled/` under neutral
+file names.
 """
 
 import csv
@@ -22,33 +26,33 @@ if TYPE_CHECKING:
     from camp.app.workspace.knowledge import Knowledge
 
 SEED, HELD_OUT, FIRST, AGAIN = 0, 20, 26, 14
-"""Pictures of a class in `new/`, in its first month, and in the month in which it comes back."""
+"""Random seed, and images of a class in `new/`, in its first month, and in the month in which it returns."""
 STRANGERS = 3
-"""Classes that are in `new/` alone: the right answer is unknown."""
+"""Classes that are only in `new/`: the correct prediction is unknown."""
 
-# Classes by number: (new and labelled, new and not, back and labelled, back and not) in each month.
+# Classes of each month by number: (new and labelled, new and unlabelled, returning and labelled, returning and unlabelled).
 MONTHS = {
     "january": (range(0, 10), range(10, 14), (), ()),
     "february": (range(14, 19), range(19, 22), (4, 10), (0, 1, 2, 11)),
     "march": (range(22, 27), range(27, 30), (5, 19), (3, 6, 14, 15, 12)),
 }
 LABELLED = 0.55
-"""Share of the pictures of a labelled class that lies in its folder."""
+"""Share of the images of a labelled class that is in its folder."""
 
 
 def cut(source: Path, out: Path, times: Path = Path("1")) -> None:
-    """Write the months; with `times` so many times as many kinds."""
+    """Write the folders of the months, with `times` as many classes as in the guide."""
     scale, draw = int(str(times)), np.random.default_rng(SEED)
     plan = {
-        month: [[scale * n + i for n in numbers for i in range(scale)] for numbers in kinds]
-        for month, kinds in MONTHS.items()
+        month: [[scale * n + i for n in numbers for i in range(scale)] for numbers in classes]
+        for month, classes in MONTHS.items()
     }
     names = sorted(path.name for path in (source / "train").iterdir() if path.is_dir())
     chosen = [names[i] for i in draw.choice(len(names), scale * (30 + STRANGERS), replace=False)]
-    pictures = {}
+    images = {}
     for name in chosen:
         files = sorted([*(source / "train" / name).glob("*"), *(source / "test" / name).glob("*")])
-        pictures[name] = [files[i] for i in draw.permutation(len(files))]
+        images[name] = [files[i] for i in draw.permutation(len(files))]
     truth: list[tuple[str, str]] = []
 
     def place(file: Path, month: str, folder: str, name: str) -> None:
@@ -59,12 +63,12 @@ def cut(source: Path, out: Path, times: Path = Path("1")) -> None:
 
     for name in chosen:
         for _ in range(HELD_OUT):
-            place(pictures[name].pop(), "new", "", name)
+            place(images[name].pop(), "new", "", name)
     for month, (known, novel, back, back_unlabelled) in plan.items():
         for number in (*known, *novel, *back, *back_unlabelled):
             name = chosen[number]
             count = FIRST if number in (*known, *novel) else AGAIN
-            files = [pictures[name].pop() for _ in range(min(count, len(pictures[name])))]
+            files = [images[name].pop() for _ in range(min(count, len(images[name])))]
             labelled = round(LABELLED * len(files)) if number in (*known, *back) else 0
             for position, file in enumerate(files):
                 place(file, month, _plain(name) if position < labelled else "unlabelled", name)
@@ -73,16 +77,16 @@ def cut(source: Path, out: Path, times: Path = Path("1")) -> None:
     for month in MONTHS:
         inside = [path for path, _ in truth if path.startswith(month)]
         labelled = sum("unlabelled" not in path for path in inside)
-        print(f"{month}: {len(inside)} pictures, {labelled} with a label")
+        print(f"{month}: {len(inside)} images, {labelled} labelled")
 
 
 def _plain(name: str) -> str:
-    """`017.Cardinal` as a person would write it."""
+    """Return a readable class name: `Cardinal` for `017.Cardinal`."""
     return name.split(".", 1)[-1].replace("_", " ")
 
 
 def score(months: Path, place: Path, predictions: Path) -> None:
-    """Print how right `predictions` of `new/` are, and what the discovered categories are."""
+    """Print the accuracy of `predictions` of `new/`, and a summary of the discovered categories."""
     truth, knowledge, majority = _truth(months), *_majorities(months, place)
     seen = {truth[file] for file in knowledge.pictures.files}
     given = {path.split("/")[1] for path in knowledge.pictures.files if "/unlabelled/" not in path}
@@ -99,22 +103,22 @@ def score(months: Path, place: Path, predictions: Path) -> None:
             right["all"].append(guess == name)
             right["labelled" if name in given else "discovered"].append(guess == name)
     shares = ", ".join(f"{key} {100 * np.mean(values):.1f}" for key, values in right.items() if values)
-    print(f"{len(seen)} kinds seen, {len(right['all'])} new pictures of them; right: {shares} %")
+    print(f"{len(seen)} classes seen, {len(right['all'])} new images of them; correct: {shares} %")
     print(
         f"called unknown: {100 * np.mean(wrongly):.1f} % of these, "
-        f"{100 * np.mean(rightly):.1f} % of {len(rightly)} pictures of kinds never seen"
+        f"{100 * np.mean(rightly):.1f} % of {len(rightly)} images of classes never seen"
     )
     discovered = [c for c in knowledge.live() if c.origin == "discovered"]
     same = sum(majority[c.id][1] > 0.5 for c in discovered)
     names = {majority[c.id][0] for c in discovered if majority[c.id][1] > 0.5}
     print(
-        f"{len(discovered)} categories discovered; {same} hold mostly one kind and would be named after it, "
-        f"{len(names)} different names; {len(seen - given)} kinds never had a label"
+        f"{len(discovered)} categories discovered; {same} consist mostly of one class and would be named after it, "
+        f"{len(names)} different names; {len(seen - given)} classes never had a label"
     )
 
 
 def review(months: Path, place: Path) -> None:
-    """Decide as a person would who knows the birds: name what is mostly one kind, merge what has the name already."""
+    """Name each category after its majority class, or merge it into the category that has this name."""
     from camp.app.workspace.folder import Workspace
 
     workspace = Workspace.open(place)
@@ -137,7 +141,7 @@ def _truth(months: Path) -> dict[str, str]:
 
 
 def _majorities(months: Path, place: Path) -> tuple["Knowledge", dict[int, tuple[str, float, int]]]:
-    """What is known, and of each category the class of most of its pictures, their share, and their number."""
+    """Return the knowledge of a workspace and, of each category, its majority class, the share of it, and the number of images."""
     from camp.app.workspace.folder import Workspace
 
     truth, knowledge = _truth(months), Workspace.open(place).knowledge()
@@ -150,7 +154,7 @@ def _majorities(months: Path, place: Path) -> tuple["Knowledge", dict[int, tuple
 
 
 def _called(knowledge: "Knowledge", majority: dict[int, tuple[str, float, int]], id: int) -> str | None:
-    """The name of a category, or what a person would call it: the class of more than half of its pictures."""
+    """Return the name of a category, or else the class of more than half of its images, if there is one."""
     category = knowledge.categories[id]
     name, share, _ = majority[id]
     return category.name or (name if share > 0.5 else None)

@@ -1,7 +1,7 @@
-"""Recognising JPEG files: pictures per second as a share of the bare backbone's rate.
+"""Rate of `camp predict` on JPEG files, relative to the rate of the backbone alone.
 
-The bare backbone is trunk and tip over batches that are ready, a thread a core; recognising adds reading, decoding,
-resizing and the answers.
+The backbone alone is trunk and tip on batches in memory, with one thread per core. `camp predict` also reads,
+decodes and resizes the images and computes the predictions.
 """
 
 import tempfile
@@ -9,7 +9,7 @@ import time
 from pathlib import Path
 
 import torch
-from bank import write_pictures
+from bank import write_images
 
 from camp.app.workspace.learning import DIRECTIONS
 from camp.app.workspace.model import Model
@@ -26,8 +26,8 @@ CATEGORIES = 30
 ROUNDS = 5
 
 
-def share(name: str, pictures: int) -> tuple[float, float, float]:
-    """(pictures/s of `predict` over those of the backbone alone, both rates)."""
+def share(name: str, images: int) -> tuple[float, float, float]:
+    """Return the ratio of the images/s of `predict` to those of the backbone alone, and both rates."""
     settings = BackboneSettings(backbone=name, weights="random" if name.startswith("vit") else None)
     backbone = make_backbone(settings, torch.Generator().manual_seed(0))
     draw = torch.Generator().manual_seed(1)
@@ -38,13 +38,13 @@ def share(name: str, pictures: int) -> tuple[float, float, float]:
     model = Model(backbone, metric, classifier, tuple(range(CATEGORIES)), (None,) * CATEGORIES)
     trunk = backbone.single_threaded_trunk()
     assert trunk is not None
-    batches = torch.randn(BATCH, 3, 224, 224).expand(pictures // BATCH, -1, -1, -1, -1)
+    batches = torch.randn(BATCH, 3, 224, 224).expand(images // BATCH, -1, -1, -1, -1)
 
     def alone() -> float:
         begun = time.perf_counter()
         for _ in ahead(lambda pixels: model.features(trunk(pixels)), batches):
             pass
-        return pictures / (time.perf_counter() - begun)
+        return images / (time.perf_counter() - begun)
 
     def whole(folder: Path) -> float:
         keys = sorted(str(path.relative_to(folder)) for path in folder.rglob("*.jpg"))
@@ -52,12 +52,12 @@ def share(name: str, pictures: int) -> tuple[float, float, float]:
         rows = list(predict(model, FileReader(folder), keys))
         seconds = time.perf_counter() - begun
         assert all(isinstance(row, Prediction) for row in rows)
-        return pictures / seconds
+        return images / seconds
 
     with tempfile.TemporaryDirectory() as folder:
-        write_pictures(Path(folder), pictures)
+        write_images(Path(folder), images)
         alone()
-        # The machine's speed wanders: both are timed in turn, and the middle of the shares counts.
+        # The speed of the machine varies, so both are timed alternately and the median ratio is returned.
         rounds = sorted(
             (rate / bare, rate, bare)
             for bare, rate in ((alone(), whole(Path(folder))) for _ in range(ROUNDS))
@@ -66,15 +66,16 @@ def share(name: str, pictures: int) -> tuple[float, float, float]:
 
 
 def measure() -> dict[str, float]:
-    lite, lite_rate, lite_alone = share("efficientnet-lite0", pictures=240)
-    vit, vit_rate, vit_alone = share("vit-s16", pictures=48)
+    """Measure EfficientNet-Lite0 and ViT-S/16."""
+    lite, lite_rate, lite_alone = share("efficientnet-lite0", images=240)
+    vit, vit_rate, vit_alone = share("vit-s16", images=48)
     return {
         "predict_share": round(lite, 3),
-        "predict_pictures_per_second": round(lite_rate, 1),
-        "backbone_pictures_per_second": round(lite_alone, 1),
+        "predict_images_per_second": round(lite_rate, 1),
+        "backbone_images_per_second": round(lite_alone, 1),
         "predict_share_vit_s16": round(vit, 3),
-        "predict_pictures_per_second_vit_s16": round(vit_rate, 1),
-        "backbone_pictures_per_second_vit_s16": round(vit_alone, 1),
+        "predict_images_per_second_vit_s16": round(vit_rate, 1),
+        "backbone_images_per_second_vit_s16": round(vit_alone, 1),
     }
 
 

@@ -1,10 +1,10 @@
-"""What the features of finished class-incremental runs are worth, apart from how their methods classify.
+"""Quality of the features of finished class-incremental runs, independent of the method's classifier.
 
     python benchmarks/probe.py RUN...
 
-After the last task, on the test pictures of all tasks, per cent right: the method's own answers; nearest class means, from
-the training pictures of all tasks by the last network; a linear support vector classifier on all of those. The latter two
-see pictures that the method may no longer see.
+Prints the accuracy after the last task on the test images of all tasks, in percent, of the method's own classifier, of the
+nearest class means, and of a linear support vector machine. The latter two use the features of the training images of all
+tasks, including images to which the method no longer has access.
 """
 
 import sys
@@ -25,7 +25,7 @@ from camp.methods.trainer import clean_features
 
 
 def probe(folder: Path) -> tuple[float, float, float]:
-    """Shares of right answers: the method's, nearest true means, support vectors."""
+    """Return the accuracy of the method's classifier, of nearest true means, and of a linear support vector machine."""
     progress = Progress(quiet=True)
     settings, command = read_config(folder)
     run = Run(settings, folder, progress, command)
@@ -52,7 +52,9 @@ def probe(folder: Path) -> tuple[float, float, float]:
 
 
 if __name__ == "__main__":
-    print("| run | own answers | nearest true means | linear on all features |\n|---|---:|---:|---:|")
+    print(
+        "| run | method's classifier | nearest true means | linear SVM on all features |\n|---|---:|---:|---:|"
+    )
     for name in sys.argv[1:]:
         print(
             f"| {Path(name).name} | " + " | ".join(f"{100 * x:.1f}" for x in probe(Path(name))) + " |",

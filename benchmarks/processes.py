@@ -1,7 +1,7 @@
-"""Training from scratch: what a second process is worth, and whether data loading keeps up with the network.
+"""Training from scratch: speed-up by a second process, and the cost of computing views.
 
-The slim ResNet-18 at 32 pixels, fine-tuned on scikit-learn's digits by real `camp run`s; epochs are timed by the run
-itself (`metrics.jsonl`), so that neither start-up nor evaluation counts, and the fastest epoch is taken.
+The slim ResNet-18 at 32 pixels is trained on scikit-learn's digits by `camp run`. The time of an epoch is taken from
+`metrics.jsonl`, which excludes start-up and evaluation. The fastest epoch counts.
 """
 
 import json
@@ -23,11 +23,11 @@ WORDS = (
     "--dataset digits --setting cil --method fine-tune --tasks 1 --images-per-class 128 --test-per-class 1 --epochs 4 "
     f"--batch-size {BATCH} --backbone resnet18-slim --resolution 32 --jitter 0.8 --grey 0.2 --quiet"
 )
-PICTURES = 1280
+IMAGES = 1280
 
 
 def epoch_seconds(processes: int, threads: int) -> float:
-    """The fastest epoch of a run by so many processes with so many threads each."""
+    """Return the time of the fastest epoch with a number of processes and of threads per process."""
     launcher = [str(BIN / "torchrun"), "--nproc-per-node", str(processes), "--no-python"]
     with tempfile.TemporaryDirectory() as folder:
         words = ["run", *WORDS.split(), "--bank", f"{folder}/banks", "--out", f"{folder}/run"]
@@ -39,7 +39,7 @@ def epoch_seconds(processes: int, threads: int) -> float:
 
 
 def bare_views_per_second(repeats: int = 10) -> float:
-    """Forward and backward of one batch that lies in memory, over and over, on one thread."""
+    """Return the rate of forward and backward passes of one batch in memory, on one thread."""
     threads = torch.get_num_threads()
     torch.set_num_threads(1)
     tip = make_backbone(BackboneSettings(backbone="resnet18-slim"), generator(0, "bench")).tip.train()
@@ -53,12 +53,13 @@ def bare_views_per_second(repeats: int = 10) -> float:
 
 
 def measure() -> dict[str, float]:
+    """Compare one process, two processes and two threads."""
     one, two, threads = epoch_seconds(1, 1), epoch_seconds(2, 1), epoch_seconds(1, 2)
     return {
         "ddp_speedup": one / two,
         "ddp_speedup_over_two_threads": threads / two,
-        "scratch_views_per_second": PICTURES / one,
-        "scratch_share": PICTURES / one / bare_views_per_second(),
+        "scratch_views_per_second": IMAGES / one,
+        "scratch_share": IMAGES / one / bare_views_per_second(),
     }
 
 

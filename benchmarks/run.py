@@ -1,7 +1,9 @@
-"""Every figure of the benchmarks, one line each, as ratios measured in one run; written to results.json.
+"""Run the benchmarks, print one value per line and write them to results.json.
 
-make bench                          all of them
-python benchmarks/run.py bank       only those of benchmarks/bank.py
+make bench                          all benchmarks
+python benchmarks/run.py bank       only benchmarks/bank.py
+
+Most values are ratios of two measurements of the same run.
 """
 
 import importlib
@@ -17,6 +19,7 @@ FOLDER = Path(__file__).parent
 
 
 def main(parts: tuple[str, ...]) -> None:
+    """Run the benchmarks named in `parts`."""
     path = FOLDER / "results.json"
     results = json.loads(path.read_text()) if path.exists() else {}
     results["machine"] = f"{platform.machine()}, {torch.get_num_threads()} threads, torch {torch.__version__}"

@@ -1,10 +1,11 @@
-"""How a view bank, a run and discovery grow; and what that makes of a million and a billion pictures.
+"""Growth of the cost of a view bank, a run and discovery, with an extrapolation to a million and a billion images.
 
-    python benchmarks/scaling.py CIFAR100      measure with real runs, and write scaling.json beside this file
+    python benchmarks/scaling.py CIFAR100      measure with real runs and write scaling.json beside this file
     python benchmarks/scaling.py               print the tables of docs/scaling.md from scaling.json
 
-Runs are CAMP with EfficientNet-Lite0 on CIFAR-100 at 224 pixels, each a `camp run` of its own whose peak memory the system
-tells; one quantity is changed at a time. Discovery is measured alone beyond what pictures are at hand for, on made-up classes.
+The runs use CAMP with EfficientNet-Lite0 on CIFAR-100 at 224 pixels. Each is a separate `camp run` process, whose
+peak memory is that reported by the operating system. One quantity is varied at a time. Discovery is also
+measured alone, on synthetic classes, for larger sizes than the images allow.
 """
 
 import json
@@ -24,7 +25,7 @@ FILE = Path(__file__).with_name("scaling.json")
 BASE = {"classes": 80, "images-per-class": 25, "augmentations": 4, "tasks": 5}
 ALWAYS = "--method camp --novel-fraction 0.25 --test-per-class 10 --epochs 3 --quiet"
 CHANGES: dict[str, list[dict[str, int]]] = {
-    "pictures": [{"images-per-class": n} for n in (12, 25, 50, 100)],
+    "images": [{"images-per-class": n} for n in (12, 25, 50, 100)],
     "views": [{"augmentations": n} for n in (2, 4, 8)],
     "tasks": [{"tasks": n} for n in (2, 5, 10, 20)],
     "classes": [{"classes": n, "images-per-class": 2000 // n} for n in (20, 40, 80)],
@@ -32,14 +33,14 @@ CHANGES: dict[str, list[dict[str, int]]] = {
 EPOCHS = 3
 DIM = 1280
 POINTS = [(5_000, 50), (10_000, 50), (20_000, 50), (40_000, 50), (10_000, 25), (10_000, 100), (10_000, 200)]
-"""(points, clusters) of discovery alone."""
+"""(points, clusters) of the discovery benchmark."""
 RESTARTS = 20
 
 Measured = dict[str, Any]
 
 
 def one_run(data: str, banks: str, changes: dict[str, int]) -> Measured:
-    """A run with these settings: pictures, views that were new, seconds, bytes."""
+    """Run CAMP with these settings; return numbers of images and views, seconds and bytes."""
     settings = BASE | changes
     words = [word for name, value in settings.items() for word in (f"--{name}", str(value))]
     with tempfile.TemporaryDirectory() as folder:
@@ -66,8 +67,8 @@ def one_run(data: str, banks: str, changes: dict[str, int]) -> Measured:
         test = sum(task["test"] for task in results["tasks"])
         return {
             **settings,
-            "train_pictures": train,
-            "test_pictures": test,
+            "train_images": train,
+            "test_images": test,
             "views": train * (1 + settings["augmentations"]) + test,
             "new_bytes": _bytes_below(Path(banks)) - before,
             "folder_bytes": _bytes_below(out),
@@ -81,7 +82,7 @@ def _bytes_below(folder: Path) -> int:
 
 
 def discovery(points: int, clusters: int) -> Measured:
-    """Semi-supervised k-means of made-up classes, a fifth of them novel."""
+    """Time semi-supervised k-means on synthetic classes, a fifth of them novel."""
     draw = torch.Generator().manual_seed(0)
     truth = torch.arange(points) % clusters
     x = torch.randn(clusters, DIM, generator=draw)[truth] + 3 * torch.randn(points, DIM, generator=draw)
@@ -113,10 +114,10 @@ def measure(data: str) -> None:
 
 
 def tables() -> str:
-    """The tables of docs/scaling.md."""
+    """Return the tables of docs/scaling.md."""
     measured = json.loads(FILE.read_text())
     parts = [_bank(measured), *(_growth(name, rows) for name, rows in measured["runs"].items())]
-    return "\n".join([*parts, _discovery(measured["discovery"]), _arithmetic(measured)])
+    return "\n".join([*parts, _discovery(measured["discovery"]), _extrapolation(measured)])
 
 
 def _table(columns: tuple[str, ...], rows: list[tuple[str, ...]]) -> str:
@@ -131,26 +132,28 @@ def _bank(measured: Measured) -> str:
         new = row["new_bytes"] / _view_bytes(measured)
         rows.append(
             (
-                f"{row['train_pictures'] + row['test_pictures']:,}", str(row["augmentations"]), f"{row['views']:,}", f"{new:,.0f}",
+                f"{row['train_images'] + row['test_images']:,}", str(row["augmentations"]), f"{row['views']:,}", f"{new:,.0f}",
                 f"{row['new_bytes'] / 1e6:.1f} MB", f"{row['seconds']['bank']:.1f} s", f"{new / row['seconds']['bank']:.0f}",
             )
         )  # fmt: skip
-    return _table(("pictures", "views each", "views", "of them new", "bank grows by", "in", "views/s"), rows)
+    return _table(
+        ("images", "views per image", "views", "new views", "bank grows by", "time", "views/s"), rows
+    )
 
 
 def _view_bytes(measured: Measured) -> float:
-    """Bytes of a view, from the first bank: all of its views were new."""
-    first = measured["runs"]["pictures"][0]
+    """Return the size of a view in bytes, from the first bank, in which all views were new."""
+    first = measured["runs"]["images"][0]
     return float(first["new_bytes"] / first["views"])
 
 
 def _growth(name: str, rows: list[Measured]) -> str:
     columns = (
-        "training pictures", "views each", "tasks", "classes", "train", "discover", "evaluate", "peak memory", "run folder",
+        "training images", "views per image", "tasks", "classes", "train", "discover", "evaluate", "peak memory", "run folder",
     )  # fmt: skip
     lines = [
         (
-            f"{row['train_pictures']:,}", str(row["augmentations"]), str(row["tasks"]), str(row["classes"]),
+            f"{row['train_images']:,}", str(row["augmentations"]), str(row["tasks"]), str(row["classes"]),
             f"{row['seconds']['train']:.1f} s", f"{row['seconds']['discover']:.1f} s", f"{row['seconds']['evaluate']:.1f} s", f"{row['peak_mb']} MB",
             f"{row['folder_bytes'] / 1e6:.1f} MB",
         )
@@ -167,16 +170,16 @@ def _discovery(rows: list[Measured]) -> str:
         )
         for row in rows
     ]  # fmt: skip
-    return _table(("pictures", "clusters", f"{RESTARTS} restarts", "a picture, cluster and restart"), lines)
+    return _table(("images", "clusters", f"{RESTARTS} restarts", "per image, cluster and restart"), lines)
 
 
-def _arithmetic(measured: Measured) -> str:
-    """What the rates above make of large sets: 8 views, 5 tasks, 10 epochs, 100 restarts."""
-    small, large = measured["runs"]["pictures"][0], measured["runs"]["pictures"][-1]
-    more = large["train_pictures"] - small["train_pictures"]
+def _extrapolation(measured: Measured) -> str:
+    """Extrapolate the measured rates to large datasets: 8 views, 5 tasks, 10 epochs, 100 restarts."""
+    small, large = measured["runs"]["images"][0], measured["runs"]["images"][-1]
+    more = large["train_images"] - small["train_images"]
     last = measured["runs"]["views"][-1]
     rate = last["new_bytes"] / _view_bytes(measured) / last["seconds"]["bank"]
-    step = large["seconds"]["train"] / large["train_pictures"] / EPOCHS
+    step = large["seconds"]["train"] / large["train_images"] / EPOCHS
     beside = (large["seconds"]["discover"] - small["seconds"]["discover"]) / more
     unit = max(
         row["seconds"] / (row["points"] * row["clusters"] * row["restarts"]) for row in measured["discovery"]
@@ -184,17 +187,17 @@ def _arithmetic(measured: Measured) -> str:
     memory = 2**20 * (large["peak_mb"] - small["peak_mb"]) / more
     names = (large["folder_bytes"] - small["folder_bytes"]) / more
     lines = []
-    for pictures, classes in ((1e4, 100), (1e6, 1_000), (1e9, 10_000)):
-        views = 9 * pictures
+    for images, classes in ((1e4, 100), (1e6, 1_000), (1e9, 10_000)):
+        views = 9 * images
         lines.append(
             (
-                f"{pictures:,.0f}", f"{classes:,}", _size(views * _view_bytes(measured)), _hours(views / rate),
-                _hours(10 * step * pictures), _hours(beside * pictures + 5 * 100 * unit * (pictures / 5) * (classes / 5)),
-                _size(memory * pictures), _size(names * pictures),
+                f"{images:,.0f}", f"{classes:,}", _size(views * _view_bytes(measured)), _hours(views / rate),
+                _hours(10 * step * images), _hours(beside * images + 5 * 100 * unit * (images / 5) * (classes / 5)),
+                _size(memory * images), _size(names * images),
             )
         )  # fmt: skip
     columns = (
-        "training pictures", "classes", "bank", "trunk", "train one run", "discover in all tasks", "memory grows by",
+        "training images", "classes", "bank", "trunk", "training of one run", "discovery in all tasks", "memory grows by",
         "run folder grows by",
     )  # fmt: skip
     return _table(columns, lines)

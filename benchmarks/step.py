@@ -1,8 +1,8 @@
-"""One CAMP step at t >= 1 with 512 views through ViT-S/16 at 224 pixels: the plain way over the banked way.
+"""Time of a CAMP step with 512 views of ViT-S/16 at 224 pixels: the full network relative to the view bank.
 
-Plain: all 12 blocks of the student and of the old model run on 512 pictures, then backward through the last
-block. Banked: the step of `camp.methods.trainer`, reading tokens of the trunk and remembered old features.
-Both use the same objective, distiller and optimiser.
+Full network: all 12 blocks of the student and of the old model run on 512 images, followed by the backward pass of
+the last block. View bank: the step of `camp.methods.trainer`, which reads tokens of the trunk and stored features
+of the old model. Both use the same objective, distiller and optimizer, in task 2 or later.
 """
 
 import tempfile
@@ -29,7 +29,7 @@ PICTURES, OWN, LABELLED, AUGMENTATIONS = 256, 128, 128, 2
 
 
 def random_bank(folder: Path, backbone: Backbone, pictures: int, augmentations: int) -> BankViews:
-    """A bank of random tokens, laid out as a real one: the time of a step does not depend on their values."""
+    """Write a bank of random tokens; the time of a step does not depend on their values."""
     spec = BankSpec.of(backbone, ViewSettings(augmentations=augmentations), Augmentation())
     bank = Bank(folder, spec)
     assert bank.augmented is not None
@@ -48,7 +48,7 @@ def random_bank(folder: Path, backbone: Backbone, pictures: int, augmentations: 
 
 
 def phase1(backbone: Backbone, views: BankViews, own: int, old: OldFeatures | None) -> Phase1:
-    """CAMP's phase 1 with half of the pictures labelled."""
+    """Return CAMP's phase 1 with half of the images labelled."""
     draw = torch.Generator().manual_seed(0)
     labels = torch.arange(len(views)) % 32
     labels[:own] = -1
@@ -68,7 +68,7 @@ def phase1(backbone: Backbone, views: BankViews, own: int, old: OldFeatures | No
 
 
 class Whole(nn.Module):
-    """The uncut network: every block on every token, as the reference runs it."""
+    """The full network: every block on every token, as in the reference code."""
 
     def __init__(self, backbone: Backbone, tip: nn.Module) -> None:
         super().__init__()
@@ -89,7 +89,7 @@ class Whole(nn.Module):
 
 
 def plain_step(backbone: Backbone, training: Phase1) -> float:
-    """Seconds of one step the plain way, on 512 pictures of random pixels."""
+    """Return the seconds of one step with the full network, on 512 images of random pixels."""
     student, old = Whole(backbone, backbone.tip), Whole(backbone, frozen_copy(backbone.tip))
     labels = torch.arange(LABELLED) % 32
     pixels = torch.randn(2 * PICTURES, 3, 224, 224, generator=torch.Generator().manual_seed(1))
@@ -107,7 +107,7 @@ def plain_step(backbone: Backbone, training: Phase1) -> float:
 
 
 def banked_step(training: Phase1, repeats: int = 12) -> tuple[float, float]:
-    """Seconds of one step the banked way (the median of some), and of reading its tokens once from memory."""
+    """Return the median seconds of one step with the view bank, and of reading its tokens once from memory."""
     views = training.views
     draw = torch.Generator().manual_seed(2)
     rows = torch.arange(PICTURES)
@@ -125,7 +125,7 @@ def banked_step(training: Phase1, repeats: int = 12) -> tuple[float, float]:
 
 
 def tip_alone(training: Phase1, repeats: int = 12) -> float:
-    """Seconds of the tip's forward and backward on 512 banked views."""
+    """Return the median seconds of the forward and backward pass of the tip on 512 views of the bank."""
     views, rows = training.views, torch.arange(PICTURES)
     batch = views.augmented(rows, views.draw(rows, 2, torch.Generator().manual_seed(3)))
     times = []
@@ -137,6 +137,7 @@ def tip_alone(training: Phase1, repeats: int = 12) -> float:
 
 
 def measure() -> dict[str, float]:
+    """Compare a step with the full network and with the view bank."""
     settings = BackboneSettings(backbone="vit-s16", weights="random", engine="torch")
     backbone = make_backbone(settings, torch.Generator().manual_seed(0))
     with tempfile.TemporaryDirectory() as folder:

@@ -1,4 +1,4 @@
-"""What the documents say about the code is held against the code."""
+"""Check what the documentation says about the code against the code."""
 
 import re
 import runpy
@@ -56,7 +56,7 @@ def test_the_guide_explains_every_command_over_a_workspace() -> None:
 
 def test_options_in_the_guide_are_those_of_the_commands(capsys: pytest.CaptureFixture[str]) -> None:
     text = (ROOT / "docs" / "guide.md").read_text(encoding="utf-8")
-    own = text[text.index("# Your own pictures\n") : text.index("# The paper's experiments\n")]
+    own = text[text.index("# Your own images\n") : text.index("# Experiments\n")]
     offered = ""
     for command in ("learn", "review", "predict", "serve"):
         assert main([command, "--help"]) == 0
@@ -66,9 +66,9 @@ def test_options_in_the_guide_are_those_of_the_commands(capsys: pytest.CaptureFi
 
 
 def test_tables_of_scaling_are_those_that_were_measured() -> None:
-    told = runpy.run_path(str(ROOT / "benchmarks" / "scaling.py"))["tables"]()
+    tables = runpy.run_path(str(ROOT / "benchmarks" / "scaling.py"))["tables"]()
     text = (ROOT / "docs" / "scaling.md").read_text(encoding="utf-8")
-    parts = [part for part in told.split("\n\n") if part.strip()]
+    parts = [part for part in tables.split("\n\n") if part.strip()]
     assert len(parts) == 7
     for part in parts:
         assert part.strip() in text
@@ -79,6 +79,15 @@ def test_tables_of_scaling_are_those_that_were_measured() -> None:
 )
 def test_links_lead_somewhere(document: str) -> None:
     path = ROOT / document
-    for target in re.findall(r"\]\(([^)#\s]+)[^)]*\)", path.read_text(encoding="utf-8")):
-        if "://" not in target:
-            assert (path.parent / target).exists(), target
+    for target, anchor in re.findall(r"\]\(([^)#\s]*)#?([^)\s]*)\)", path.read_text(encoding="utf-8")):
+        if "://" in target:
+            continue
+        linked = path.parent / target if target else path
+        assert linked.exists(), target
+        assert not anchor or anchor in anchors(linked), f"{target}#{anchor}"
+
+
+def anchors(document: Path) -> set[str]:
+    """Return the anchors that GitHub makes of the headings of a Markdown file."""
+    headings = re.findall(r"^#+ (.*)$", document.read_text(encoding="utf-8"), flags=re.MULTILINE)
+    return {re.sub(r"[^\w\- ]", "", heading.lower()).replace(" ", "-") for heading in headings}

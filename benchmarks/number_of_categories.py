@@ -1,9 +1,10 @@
-"""How far the estimate of new kinds is off, on random batches of a data set's class folders.
+"""Error of the estimated number of new categories, on random batches of a dataset of class folders.
 
-python benchmarks/new_kinds.py CUB/train CIFAR/train     mean error and mean size of the error, small and large batches
+python benchmarks/number_of_categories.py CUB/train CIFAR/train
 
-A batch has some known classes, half of whose pictures are labelled, and some new ones; 15 to 30 pictures of each. Features are
-those of the default backbone. Nothing is trained.
+Prints mean error and mean absolute error for small and large batches. A batch contains some known classes, half of whose
+images are labelled, and some new classes, with 15 to 30 images of each. Features are those of the default backbone,
+without training.
 """
 
 import sys
@@ -27,7 +28,7 @@ LARGE = [(30, new) for new in (0, 6, 12, 18)]
 
 
 def features(root: Path) -> torch.Tensor:
-    """(CLASSES, PICTURES, D) of some classes."""
+    """Return features (CLASSES, PICTURES, D) of randomly chosen classes."""
     backbone = make_backbone(BackboneSettings(), generator(0, "backbone"))
     trunk = backbone.single_threaded_trunk()
     assert trunk is not None
@@ -47,17 +48,17 @@ def features(root: Path) -> torch.Tensor:
 
 
 def error(z: torch.Tensor, known: int, new: int, trial: int) -> int:
-    """Estimated less true number of new classes in one batch."""
+    """Return the estimated minus the true number of new classes in a random batch."""
     draw = np.random.default_rng(trial)
     rows, labels = [], []
     for number, index in enumerate(draw.choice(len(z), known + new, replace=False)):
         count = int(draw.integers(15, PICTURES + 1))
         rows.append(z[index, draw.permutation(PICTURES)[:count]])
         labels += [number if number < known and i < count / 2 else -1 for i in range(count)]
-    x, told = torch.cat(rows), torch.tensor(labels)
+    x, y = torch.cat(rows), torch.tensor(labels)
     found = estimate_n_novel(
         x,
-        told,
+        y,
         max(10, known),
         generator(trial, "estimate"),
         folds=FOLDS,
@@ -74,6 +75,6 @@ if __name__ == "__main__":
     for title, batches in (("small", SMALL), ("large", LARGE)):
         errors = [error(z, *batch, trial) for z in sets for trial, batch in enumerate(batches)]
         print(
-            f"{title}: {len(errors)} batches, {np.mean(errors):+.2f} on average, {np.abs(errors).mean():.2f} off",
+            f"{title}: {len(errors)} batches, mean error {np.mean(errors):+.2f}, mean absolute error {np.abs(errors).mean():.2f}",
             flush=True,
         )
