@@ -45,7 +45,9 @@ def load_checkpoint(folder: Path) -> tuple[MethodState, dict[str, Any]] | None:
         ) from error
 
 
-def told_checkpoint(saved: tuple[MethodState, dict[str, Any]] | None) -> tuple[MethodState, dict[str, Any]] | None:
+def told_checkpoint(
+    saved: tuple[MethodState, dict[str, Any]] | None,
+) -> tuple[MethodState, dict[str, Any]] | None:
     """The checkpoint that the first process found, in every process; the others need not see its folder."""
     if distributed.world_size() == 1:
         return saved

@@ -17,6 +17,7 @@ from camp.bench.settings import RunSettings, to_dict
 from camp.core.errors import CampError
 from camp.core.files import read_json, replacing, write_json
 
+
 def phase1_of(settings: RunSettings) -> dict[str, Any] | None:
     """The settings that phase 1 depends on, if it can be shared."""
     after_training = settings.settings.after_training()
