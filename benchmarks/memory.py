@@ -1,4 +1,4 @@
-"""Peak memory of training from a bank of 5 GB: CAMP's phase 1 at t >= 1, ViT-S/16, in a process of its own."""
+"""Peak memory of training from a bank of 5 GB: training of CAMP at t >= 1, ViT-S/16, in a process of its own."""
 
 import json
 import resource
@@ -10,7 +10,8 @@ from pathlib import Path
 import torch
 
 from camp.core.progress import Progress
-from camp.methods.trainer import OldFeatures, frozen_copy
+from camp.methods.distillation import OldFeatures
+from camp.methods.trainer import frozen_copy
 from camp.nn.backbones import make_backbone
 from camp.nn.backbones.settings import BackboneSettings
 
@@ -19,7 +20,7 @@ AUGMENTATIONS = 8
 
 
 def train(folder: Path) -> dict[str, float]:
-    from step import phase1
+    from step import make_trainer
 
     from camp.data.bank.bank import Bank, BankSpec, BankViews
     from camp.data.view_settings import Augmentation, ViewSettings
@@ -30,9 +31,8 @@ def train(folder: Path) -> dict[str, float]:
     bank = Bank(folder, BankSpec.of(backbone, ViewSettings(augmentations=AUGMENTATIONS), Augmentation()))
     views = BankViews(bank, bank.clean.digests(), torch.device("cpu"))
     old = OldFeatures(frozen_copy(backbone.tip), views, backbone.dim, Progress(quiet=True))
-    training = phase1(backbone, views, len(views), old)
-    training.labelled = torch.arange(len(views) // 2)
-    training.labels[: len(views) // 2] = torch.arange(len(views) // 2) % 32
+    training = make_trainer(backbone, views, len(views), old)
+    training.data.labels[: len(views) // 2] = torch.arange(len(views) // 2) % 32
     training.epoch(0)
     peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
     return {"train_peak_gb": round(peak / 2**20, 2), "train_bank_gb": round(bank.nbytes() / 1e9, 2)}

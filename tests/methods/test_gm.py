@@ -8,7 +8,8 @@ from small_streams import KINDS, QUIET, Stream, small_settings, stream
 from torch import Tensor
 
 from camp.core.errors import CampError
-from camp.methods.gccd.gm import GmMethod, GmObjective, GmSettings
+from camp.methods.gccd.centroid_method import CentroidMethod
+from camp.methods.gccd.gm import GmObjective, GmSettings
 from camp.nn.losses import cross_entropy, simclr
 from camp.nn.losses.pairwise import mutual_neighbours, pairwise
 
@@ -18,14 +19,14 @@ def here(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactor
     return stream(request.param, tmp_path_factory.mktemp("stream"))
 
 
-def tip_of(method: GmMethod) -> dict[str, Tensor]:
+def tip_of(method: CentroidMethod) -> dict[str, Tensor]:
     return {name: value.clone() for name, value in method.tip.state_dict().items()}
 
 
-def branches(here: Stream, merge: float) -> tuple[GmMethod, dict[str, Tensor], dict[str, Tensor]]:
+def branches(here: Stream, merge: float) -> tuple[CentroidMethod, dict[str, Tensor], dict[str, Tensor]]:
     """A method after two tasks, its static branch (after the first) and its dynamic one (before merging)."""
     method = here.build("gm", merge=merge, n_init=20)
-    assert isinstance(method, GmMethod)
+    assert isinstance(method, CentroidMethod)
     found = []
     for task, _ in here.tasks:
         method.start_task(task, QUIET)

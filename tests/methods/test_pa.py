@@ -9,6 +9,7 @@ from camp.core.errors import CampError
 from camp.core.seeds import generator
 from camp.methods.gccd.centroid_method import CentroidMethod
 from camp.methods.gccd.pa import PaObjective, PaSettings
+from camp.methods.trainer import StepBatch
 
 
 @pytest.fixture(scope="module")
@@ -23,7 +24,7 @@ def built(here: Stream, **options: object) -> CentroidMethod:
 
 
 def proxies_of(method: CentroidMethod) -> Tensor:
-    objective = method._training().objective
+    objective = method._current_run().trainer.step.objective
     assert isinstance(objective, PaObjective)
     return objective.proxies.detach().clone()
 
@@ -90,7 +91,10 @@ def test_old_features_are_compared_on_the_tasks_pictures_twice_as_strongly(vecto
     method.start_task(second, QUIET)
     z, z_old = torch.randn(2, 2, 5, method.dim, generator=torch.Generator().manual_seed(0))
     expected = sum((z[v, i] - z_old[v, i]).square().mean() for v in range(2) for i in range(3)) / 3
-    torch.testing.assert_close(method._training()._distil(z, z_old, own=3), expected)
+    distiller = method._current_run().trainer.step.distiller
+    distiller.old = lambda rows, ids, views: z_old
+    batch = StepBatch(torch.arange(5), 3, torch.zeros(2, 5), {})
+    torch.testing.assert_close(distiller.loss(z, batch), expected)
 
 
 def test_a_proxy_draws_its_class_near(vectors: Stream) -> None:

@@ -8,7 +8,8 @@ from torch import Tensor
 
 from camp.core.errors import CampError
 from camp.core.seeds import generator
-from camp.methods.cil.prototypes import Prototypes, check_pixels, measured
+from camp.methods.cil.base import check_pixels
+from camp.methods.cil.prototypes import Prototypes, measured
 
 
 def some(labels: list[int], seed: int = 0) -> tuple[Tensor, Tensor]:
@@ -83,7 +84,7 @@ def test_state_and_type_lose_nothing() -> None:
 @pytest.mark.parametrize("kind", ["vectors", "tokens"])
 def test_what_is_not_pixels_is_refused(kind: str) -> None:
     check_pixels(backbone("pictures", 0), "PASS")
-    with pytest.raises(CampError, match=r"PASS works on pictures .* use --backbone resnet18"):
+    with pytest.raises(CampError, match=r"PASS works on images .* use --backbone resnet18"):
         check_pixels(backbone(kind, 0), "PASS")
 
 

@@ -171,11 +171,15 @@ class Trainer:
         for index, batch in enumerate(_prefetched(batches)):
             for group in self.optimizer.param_groups:
                 group["lr"] = group["rate"] * learning_rate(self.settings, epoch, index, self.num_steps)
-            terms = self.step.terms(self, batch, epoch)
-            self._descend(self._penalised(terms))
-            for name, value in terms.items():
+            for name, value in self.train_step(batch, epoch).items():
                 sums[name] = sums.get(name, torch.zeros(())) + value.detach().cpu()
         return {name: (value / self.num_steps).item() for name, value in sums.items()}
+
+    def train_step(self, batch: StepBatch, epoch: int) -> dict[str, Tensor]:
+        """Take one step of the optimiser and return the terms of the loss."""
+        terms = self.step.terms(self, batch, epoch)
+        self._descend(self._penalised(terms))
+        return terms
 
     def labels(self, rows: Tensor) -> Tensor:
         """Return the labels of images on the device of the networks."""
