@@ -10,7 +10,7 @@ constraint are selected in each task by cross-validation that hides the labels o
 (`discovery/simulated_novelty.py`). Adaptation carries centroids and scatter by the same affine map. Remembered are K
 centroids and one D x D matrix, and no image.
 
-Training is CAMP's, and off by default (docs/results.md, "What each part is worth").
+Training is CAMP's, and off by default (docs/results.md, "Ablation of CAMP+").
 """
 
 import dataclasses

@@ -15,7 +15,7 @@ nearest neighbours. Then semi-supervised k-means and the nearest centroid, in th
 Differences from the paper, whose equations and hyperparameters were not available: pairs are pseudo-labelled by
 mutual neighbours instead of ranking statistics; L_CE and L_pairs share one head that is new in each task, since
 earlier categories are represented by centroids; novel images are not detected before growing, since k-means separates
-them. docs/results.md, "Grow and Merge", has the measurements behind the defaults.
+them. docs/results.md, "Defaults chosen by measurement", has the numbers.
 """
 
 from dataclasses import dataclass

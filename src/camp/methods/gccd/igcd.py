@@ -12,7 +12,7 @@ Differences from the authors' code:
 - Categories. There, each unlabelled density peak opens a category, and categories are matched afterwards. Here the
   number of novel categories is given or estimated, semi-supervised k-means finds them, and S is chosen among their
   members: before training, for L_SNN, and after it, to be kept. After the peaks the next densest images fill S, where
-  the authors draw at random (docs/results.md, "IGCD").
+  the authors draw at random (docs/results.md, "Defaults chosen by measurement").
 - L_SNN. There, p is divided by a temperature and put through a softmax as if it were logits, which flattens all but the
   most certain predictions. Here the loss of a label is -log p_y, and the teacher is p^(tau_s / tau_t), normalised.
 - Replay. There, only labelled peaks are replayed; here all of S is, as CAMP's authors describe it.

@@ -21,7 +21,8 @@ by L_in alone. Here every task brings labels, and each step of AdamW minimises
 
 The authors' code computes the gradient of L_out at parameters that have been set back to theta in place, so neither at
 theta_s nor through the inner updates; here it is the gradient of the equation above. Their sessions have ten epochs at a
-rate of 1e-4; here a session is one step with a = 0.1. docs/results.md, "MetaGCD", has the measurements behind both.
+rate of 1e-4; here a session is one step with a = 0.1. docs/results.md, "Defaults chosen by
+measurement", has the numbers behind both.
 """
 
 from collections.abc import Iterator
