@@ -86,7 +86,7 @@ def test_shrunk_altogether_it_is_the_nearest_centroid(here):
     assert torch.equal(method.predict(u), torch.cdist(u, method.centroids).argmin(dim=1))
 
 
-def test_what_is_kept_does_not_grow_with_the_pictures(here, method):
+def test_what_is_kept_does_not_grow_with_the_images(here, method):
     kept = method.state().tensors
     assert kept["discoverer.scatter"].shape == (64, 64)
     assert kept["centroids"].shape == (len(method.categories), 64)
@@ -163,6 +163,6 @@ def test_roots_around_the_median():
         ({"n_components": 0}, "at least one component"),
     ],
 )
-def test_what_can_not_be_is_refused(options, sentence):
+def test_what_cannot_be_is_refused(options, sentence):
     with pytest.raises(CampError, match=sentence):
         small_settings("camp-plus", **{"train": False, **options})

@@ -51,7 +51,7 @@ def cases() -> list[tuple[str, str, str]]:
     Methods that need all labels get no other stream; those that are compared with them get both.
     """
     mixed = [(name, kind, "mixed") for name in DISCOVERING for kind in kinds_for(name)]
-    both = [(name, "pictures", "labelled") for name in DISCOVERING if METHODS[name].incremental]
+    both = [(name, "images", "labelled") for name in DISCOVERING if METHODS[name].incremental]
     return mixed + both + [(name, kind, "labelled") for name in SUPERVISED for kind in kinds_for(name)]
 
 
@@ -399,7 +399,7 @@ def test_batches_of_one_image_occur() -> None:
 
 @pytest.mark.parametrize("name", SUPERVISED)
 def test_an_image_without_a_label_is_refused(runs: Runs, name: str) -> None:
-    here = runs.stream("pictures", [LABELLED[0], {3: (6, 0), 4: (5, 1)}])
+    here = runs.stream("images", [LABELLED[0], {3: (6, 0), 4: (5, 1)}])
     method = here.build(name)
     sentence = "needs the label of every image, and 1 of the 12 in task 2 have none: use --setting cil"
     with pytest.raises(CampError, match=sentence):
@@ -409,7 +409,7 @@ def test_an_image_without_a_label_is_refused(runs: Runs, name: str) -> None:
 @pytest.mark.parametrize("name", SUPERVISED)
 def test_a_class_is_remembered_by_its_label(runs: Runs, name: str) -> None:
     """Nothing is discovered: each class of a task is a category, in the order of the labels."""
-    categories = runs.reference(name, "pictures", LABELLED).outcome.categories
+    categories = runs.reference(name, "images", LABELLED).outcome.categories
     assert [(c.id, c.label, c.task, c.size) for c in categories] == [
         *((0, 0, 0, 10), (1, 1, 0, 10), (2, 2, 0, 9)),
         *((3, 3, 1, 10), (4, 4, 1, 10), (5, 5, 1, 9)),

@@ -26,7 +26,7 @@ def learn(method: Method, here: Stream, tasks: int = 2) -> list[dict[str, float]
 
 
 def test_the_fisher_information_is_the_mean_square_of_single_gradients(here: Stream) -> None:
-    """One picture at a time, by plain autograd."""
+    """One image at a time, by plain autograd."""
     task = here.tasks[0][0]
     tip = here.build("gcd").tip  # type: ignore[attr-defined]
     torch.manual_seed(0)

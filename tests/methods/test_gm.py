@@ -67,7 +67,7 @@ def test_by_default_all_tasks_count_alike(tmp_path: Path) -> None:
 
 
 def test_categories_are_found_in_the_merged_space(here: Stream) -> None:
-    """Centroids of the second task are means of what the merged tip makes of its pictures."""
+    """Centroids of the second task are means of what the merged tip makes of its images."""
     method, _, _ = branches(here, 0.5)
     task = here.tasks[1][0]
     z, assigned = method.features(task.views.clean(torch.arange(len(task)))), method.assigned()
@@ -91,7 +91,7 @@ def test_growing_is_its_equation() -> None:
 
 
 def test_pairs_bring_neighbours_together() -> None:
-    """Two knots of pictures, and the head alone learns to put each into a category of its own."""
+    """Two knots of images, and the head alone learns to put each into a category of its own."""
     draw = torch.Generator().manual_seed(0)
     knots = torch.tensor([[4.0, 0.0, 0.0], [0.0, 4.0, 0.0]]).repeat_interleave(6, dim=0)
     z = knots + 0.1 * torch.randn(2, 12, 3, generator=draw)

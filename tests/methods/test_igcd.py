@@ -79,7 +79,7 @@ def test_the_loss_is_its_equation(epoch: int) -> None:
     draw = torch.Generator().manual_seed(1)
     z = torch.randn(2, OWN + 4, DIM, generator=draw, dtype=torch.float64)
     support = torch.randn(8, DIM, generator=draw, dtype=torch.float64)
-    rows, labels = [0, 0, 2, 5, 2, 5, 3, 3], [2, 5, 5, 3]  # rows 1 and 4 have no picture in the support set
+    rows, labels = [0, 0, 2, 5, 2, 5, 3, 3], [2, 5, 5, 3]  # rows 1 and 4 have no image in the support set
     objective = IgcdObjective(s, DIM, 6, torch.Generator().manual_seed(0)).double()
     plain = SimgcdObjective(s, DIM, 6, torch.Generator().manual_seed(0)).double()
     objective.set_support(support, torch.tensor(rows))
@@ -90,7 +90,7 @@ def test_the_loss_is_its_equation(epoch: int) -> None:
     assert loss == pytest.approx(simgcd + weight * snn, rel=1e-9)
 
 
-def test_the_support_set_is_the_densest_pictures_of_each_category(folder: Path) -> None:
+def test_the_support_set_is_the_densest_images_of_each_category(folder: Path) -> None:
     here = stream("vectors", folder)
     method = here.build("igcd", exemplars=3, neighbours=4)
     assert isinstance(method, Igcd)
@@ -113,8 +113,8 @@ def test_the_support_set_is_the_densest_pictures_of_each_category(folder: Path) 
         assert digests(memory.views) == expected
 
 
-def test_discovered_categories_hold_unlabelled_pictures_only(folder: Path) -> None:
-    here = stream("pictures", folder)
+def test_discovered_categories_hold_unlabelled_images_only(folder: Path) -> None:
+    here = stream("images", folder)
     method = here.build("igcd", exemplars=5)
     for task, _ in here.tasks:
         learn(method, task)
@@ -128,7 +128,7 @@ def test_discovered_categories_hold_unlabelled_pictures_only(folder: Path) -> No
 
 
 def test_known_and_discovered_categories_are_replayed(folder: Path) -> None:
-    """Behind the task's own pictures come those of the support set, with the rows of their categories."""
+    """Behind the task's own images come those of the support set, with the rows of their categories."""
     here = stream("vectors", folder, [{0: (5, 4), 2: (0, 8)}, {0: (5, 4), 1: (4, 5), 3: (0, 8)}])
     method = here.build("igcd", exemplars=2)
     assert isinstance(method, Igcd)

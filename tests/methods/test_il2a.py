@@ -1,4 +1,4 @@
-"""IL2A: classes of mixed pictures, which do not last, and old classes with their spread."""
+"""IL2A: classes of mixed images, which do not last, and old classes with their spread."""
 
 import math
 from itertools import combinations
@@ -14,7 +14,7 @@ from camp.core.errors import CampError
 from camp.core.seeds import generator
 from camp.methods.cil.base import ClassRange, IncrementalMethod
 from camp.methods.cil.il2a import Il2aObjective, Il2aSettings
-from camp.methods.cil.prototypes import PrototypeMemory, Prototypes
+from camp.methods.cil.prototypes import ClassPrototypes, PrototypeMemory
 from camp.nn.losses import semantic_augmentation
 
 DIM = 3
@@ -23,19 +23,19 @@ PLANS = [{0: (8, 0), 1: (8, 0), 2: (8, 0)}, {3: (8, 0), 4: (8, 0)}, {5: (9, 0)}]
 
 @pytest.fixture(scope="module")
 def here(tmp_path_factory: pytest.TempPathFactory) -> Stream:
-    return stream("pictures", tmp_path_factory.mktemp("il2a"), PLANS)
+    return stream("images", tmp_path_factory.mktemp("il2a"), PLANS)
 
 
-def objective(known: int, old: Prototypes | None = None, mixtures: int = 4) -> Il2aObjective:
+def objective(known: int, old: ClassPrototypes | None = None, mixtures: int = 4) -> Il2aObjective:
     count = 0 if old is None else len(old)
     return Il2aObjective(
         ClassRange(DIM, count, known), generator(0), Il2aSettings(mixtures=mixtures), old
     ).double()
 
 
-def old_prototypes() -> Prototypes:
+def old_prototypes() -> ClassPrototypes:
     means, roots = torch.randn(2, 4, DIM, generator=generator(1)).double().split([1, 3], dim=1)
-    return Prototypes(means[:, 0], torch.tensor(0.7), roots @ roots.transpose(1, 2))
+    return ClassPrototypes(means[:, 0], torch.tensor(0.7), roots @ roots.transpose(1, 2))
 
 
 def test_each_pair_of_the_tasks_classes_is_a_class_of_its_own() -> None:
@@ -76,7 +76,7 @@ def test_partners_and_shares_are_drawn_for_the_whole_step() -> None:
     assert all(torch.equal(again[key], plan[key]) for key in plan)
 
 
-def test_mixtures_are_of_the_views_of_both_pictures_however_the_step_is_shared(here: Stream) -> None:
+def test_mixtures_are_of_the_views_of_both_images_however_the_step_is_shared(here: Stream) -> None:
     views, made = here.tasks[0][0].views, objective(known=3, mixtures=2)
     rows = torch.tensor([3, 0, 9, 5, 7])
     ids = views.draw(rows, 1, generator(0))
@@ -156,7 +156,7 @@ def test_old_prototypes_enter_from_the_second_task_on(here: Stream) -> None:
     assert other[2:] != terms[2:4]
 
 
-def test_settings_and_networks_that_can_not_be_are_refused(tmp_path: Path) -> None:
+def test_settings_and_networks_that_cannot_be_are_refused(tmp_path: Path) -> None:
     for options in ({"mixtures": 0}, {"semantic_strength": -1.0}):
         with pytest.raises(CampError, match="IL2A needs"):
             Il2aSettings(**options)

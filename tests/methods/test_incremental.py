@@ -19,11 +19,11 @@ TWO_TASKS = ({0: (9, 0), 1: (8, 0)}, {2: (9, 0), 3: (8, 0)})
 
 @pytest.fixture(scope="module")
 def here(tmp_path_factory: pytest.TempPathFactory) -> Stream:
-    return stream("pictures", tmp_path_factory.mktemp("streams"), TWO_TASKS)
+    return stream("images", tmp_path_factory.mktemp("streams"), TWO_TASKS)
 
 
 def built(name: str, **options: float) -> IncrementalMethod:
-    method = method_info(name).build(backbone("pictures", 0), small_settings(name, **options), 0, CPU)
+    method = method_info(name).build(backbone("images", 0), small_settings(name, **options), 0, CPU)
     assert isinstance(method, IncrementalMethod)
     return method
 
@@ -37,7 +37,7 @@ def rows_of_an_epoch(method: IncrementalMethod) -> list[torch.Tensor]:
     return [batch.rows for batch in batches]
 
 
-def test_an_epoch_shows_every_picture_once(here: Stream) -> None:
+def test_an_epoch_shows_every_image_once(here: Stream) -> None:
     method = built("fine-tune")
     method.start_task(here.tasks[0][0], QUIET)
     assert isinstance(method._current_run().trainer.step, SupervisedStep)
@@ -143,7 +143,7 @@ def test_ewc_merges_by_halves(here: Stream) -> None:
     assert consolidation.fisher["a"] == 0.25 * 8 + 0.75 * 4
 
 
-def test_joint_sees_the_pictures_of_all_tasks(here: Stream) -> None:
+def test_joint_sees_the_images_of_all_tasks(here: Stream) -> None:
     method = built("joint")
     learn(method, here.tasks[0][0])
     method.start_task(here.tasks[1][0], QUIET)
@@ -152,7 +152,7 @@ def test_joint_sees_the_pictures_of_all_tasks(here: Stream) -> None:
 
 
 def test_a_class_that_comes_again_is_refused(tmp_path: Path) -> None:
-    again = stream("pictures", tmp_path, ({0: (5, 0), 1: (5, 0)}, {1: (5, 0), 2: (5, 0)}))
+    again = stream("images", tmp_path, ({0: (5, 0), 1: (5, 0)}, {1: (5, 0), 2: (5, 0)}))
     method = built("fine-tune")
     learn(method, again.tasks[0][0])
     with pytest.raises(CampError, match="1 of task 2 occurred before"):
@@ -177,7 +177,7 @@ def test_mixed_arithmetic_is_near_the_full_one(here: Stream) -> None:
     losses = []
     for arithmetic in ("full", "mixed"):
         method = method_info("fine-tune").build(
-            backbone("pictures", 0), small_settings("fine-tune", arithmetic=arithmetic), 0, CPU
+            backbone("images", 0), small_settings("fine-tune", arithmetic=arithmetic), 0, CPU
         )
         method.start_task(here.tasks[0][0], QUIET)
         losses.append(method.train_epoch(0)["loss"])

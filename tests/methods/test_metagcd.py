@@ -52,7 +52,7 @@ def make_meta(tip: torch.nn.Module | None = None, dim: int = DIM, **options: Any
 
 
 def make_sessions(count: int = 2, twins: bool = False) -> list[Session]:
-    """list[Session] of six pictures each, as vectors; with `twins` each picture arrives with one just like it."""
+    """list[Session] of six images each, as vectors; with `twins` each image arrives with one just like it."""
     draw = generator(4)
 
     def batch(twins: bool) -> dict[str, Tensor]:
@@ -140,7 +140,7 @@ def test_a_block_with_attention_can_be_differentiated_twice() -> None:
 
 
 LABELS = torch.tensor([0, 0, 1, -1, 1, 2, 2, -1, 3, 3, 4, 4, -1, 5, 5, 6, 6, 7, 7, 0])
-"""Of fifteen pictures of the task and five exemplars, one of them of a class that came again."""
+"""Of fifteen images of the task and five exemplars, one of them of a class that came again."""
 OWN = 15
 
 
@@ -152,7 +152,7 @@ def test_an_episode_is_a_small_stream() -> None:
     brought = set()
     for seed in range(10):
         rows = episode(LABELS, OWN, 2, 100, generator(seed))
-        assert rows.shape == (2, 2, 17)  # all labelled pictures, and no more
+        assert rows.shape == (2, 2, 17)  # all labelled images, and no more
         new = [classes(rows[s, 0, :9]) for s in range(2)]
         old = classes(rows[:, 0, 9:])
         assert [len(new[0]), len(new[1]), len(old)] == [2, 2, 4]
@@ -164,7 +164,7 @@ def test_an_episode_is_a_small_stream() -> None:
     assert brought == set(range(6))
 
 
-def test_no_picture_comes_twice_where_there_are_enough() -> None:
+def test_no_image_comes_twice_where_there_are_enough() -> None:
     labels = torch.arange(4).repeat_interleave(10)
     for part in episode(labels, 40, 3, 12, generator()).flatten(0, 1):
         assert len(part.unique()) == 12
@@ -175,23 +175,23 @@ def test_episodes_of_odd_tasks() -> None:
     unlabelled = torch.full((4,), -1)
     assert episode(unlabelled, 4, 2, 8, draw).shape == (2, 2, 0)
     assert episode(unlabelled[:0], 0, 2, 8, draw).shape == (2, 2, 0)
-    one_picture = episode(torch.tensor([-1, 5, -1]), 3, 3, 8, draw)
-    assert one_picture.tolist() == [[[1], [1]]] * 3
+    one_image = episode(torch.tensor([-1, 5, -1]), 3, 3, 8, draw)
+    assert one_image.tolist() == [[[1], [1]]] * 3
     one_class = episode(torch.tensor([5, 5, -1, 5]), 4, 2, 8, draw)  # nothing is new, it is kept all the same
     assert all(sorted(part.tolist()) == [0, 1, 3] for part in one_class.flatten(0, 1))
     exemplars_alone = episode(torch.tensor([-1, -1, 3, 4]), 2, 2, 8, draw)
     assert all(sorted(part.tolist()) == [2, 3] for part in exemplars_alone.flatten(0, 1))
 
 
-def test_pictures_are_taken_with_both_views() -> None:
-    batch = {"x": torch.arange(10), "y": torch.arange(20).view(10, 2)}  # five pictures, view-major
+def test_images_are_taken_with_both_views() -> None:
+    batch = {"x": torch.arange(10), "y": torch.arange(20).view(10, 2)}  # five images, view-major
     taken = views_between(batch, 5, 1, 3)
     assert taken["x"].tolist() == [1, 2, 6, 7]
     assert torch.equal(taken["y"], batch["y"][[1, 2, 6, 7]])
 
 
-def test_the_head_of_pictures_without_labels_is_that_of_labelled_ones() -> None:
-    """L_in and L_out by their equations, each on its own pictures."""
+def test_the_head_of_images_without_labels_is_that_of_labelled_ones() -> None:
+    """L_in and L_out by their equations, each on its own images."""
     settings = MetaGcdSettings(projector_width=8, beta=0.3, neighbour_weight=0.6, neighbour_threshold=0.2)
     objective = MetaGcdObjective(settings, DIM, generator())
     z, labels = torch.randn(2, 7, DIM, generator=generator(1)), torch.tensor([0, 1, 0])
@@ -223,7 +223,7 @@ def test_settings_are_checked(options: dict[str, Any], message: str) -> None:
 
 
 def test_a_step_goes_down_both_losses(tmp_path: Path) -> None:
-    """Steps of the task's pictures with and without labelled ones beside them."""
+    """Steps of the task's images with and without labelled ones beside them."""
     with_labels = stream("vectors", tmp_path, [{0: (6, 4), 1: (5, 5), 2: (0, 9)}])
     without = stream("vectors", tmp_path, [{0: (0, 10), 1: (0, 10), 2: (0, 9)}])
     for here, met in ((with_labels, True), (without, False)):

@@ -51,7 +51,7 @@ def learned(
     return method, memory
 
 
-def test_old_kinds_take_their_pictures_back_beside_known_and_new_ones(tmp_path):
+def test_old_kinds_take_their_images_back_beside_known_and_new_ones(tmp_path):
     old, of = kinds([0, 1, 2], 20, seed=1)
     new, truth = kinds([1, 2, 5, 6, 7], 15, seed=2)
     labels = torch.full((len(new),), -1)
@@ -86,7 +86,7 @@ def test_nothing_remembered_and_nothing_labelled(tmp_path):
     assert len({int(method.assigned()[truth == kind].mode().values) for kind in range(4)}) == 4
 
 
-def test_single_odd_pictures_are_no_kind_where_the_number_is_estimated(tmp_path):
+def test_single_odd_images_are_no_kind_where_the_number_is_estimated(tmp_path):
     old, of = kinds([0, 1, 2, 3], 20, seed=1)
     new, _ = kinds([0, 1, 2, 3], 15, seed=2)
     odd = 40 * torch.eye(DIM)[:2]

@@ -82,8 +82,8 @@ def test_distillation_begins_in_the_second_task(vectors: Stream) -> None:
     assert terms["loss"] == pytest.approx(0.7 * terms["pa"] + 0.3 * terms["kd"])
 
 
-def test_old_features_are_compared_on_the_tasks_pictures_twice_as_strongly(vectors: Stream) -> None:
-    """The two views are summed, and pictures of the labelled batch are left out."""
+def test_old_features_are_compared_on_the_tasks_images_twice_as_strongly(vectors: Stream) -> None:
+    """The two views are summed, and images of the labelled batch are left out."""
     method = built(vectors)
     (first, _), (second, _) = vectors.tasks
     method.start_task(first, QUIET)
@@ -98,7 +98,7 @@ def test_old_features_are_compared_on_the_tasks_pictures_twice_as_strongly(vecto
 
 
 def test_a_proxy_draws_its_class_near(vectors: Stream) -> None:
-    """After some epochs a labelled picture is nearer to the proxy of its class than to the other."""
+    """After some epochs a labelled image is nearer to the proxy of its class than to the other."""
     method = built(vectors, epochs=30, learning_rate=1e-3)
     task = vectors.tasks[0][0]
     method.start_task(task, QUIET)

@@ -1,4 +1,4 @@
-"""PASS: labels of turned pictures, and old prototypes with noise."""
+"""PASS: labels of turned images, and old prototypes with noise."""
 
 import math
 from pathlib import Path
@@ -13,7 +13,7 @@ from camp.core.errors import CampError
 from camp.core.seeds import generator
 from camp.methods.cil.base import ClassRange, IncrementalMethod
 from camp.methods.cil.pass_ import PassObjective, PassSettings
-from camp.methods.cil.prototypes import PrototypeMemory, Prototypes
+from camp.methods.cil.prototypes import ClassPrototypes, PrototypeMemory
 from camp.methods.trainer import Plan
 
 DIM = 3
@@ -22,22 +22,22 @@ PLANS = [{0: (8, 0), 1: (8, 0)}, {2: (8, 0), 3: (8, 0)}, {4: (9, 0)}]
 
 @pytest.fixture(scope="module")
 def here(tmp_path_factory: pytest.TempPathFactory) -> Stream:
-    return stream("pictures", tmp_path_factory.mktemp("pass"), PLANS)
+    return stream("images", tmp_path_factory.mktemp("pass"), PLANS)
 
 
-def objective(old: Prototypes | None) -> PassObjective:
+def objective(old: ClassPrototypes | None) -> PassObjective:
     """Of a task that brings the third class, or all three."""
     count = 0 if old is None else len(old)
     return PassObjective(ClassRange(DIM, count, 3), generator(0), PassSettings(), old).double()
 
 
-def old_prototypes() -> Prototypes:
+def old_prototypes() -> ClassPrototypes:
     means = torch.randn(2, DIM, generator=generator(1)).double()
-    return Prototypes(means, torch.tensor(0.7, dtype=torch.float64))
+    return ClassPrototypes(means, torch.tensor(0.7, dtype=torch.float64))
 
 
-def step(old: Prototypes | None) -> tuple[PassObjective, Tensor, Tensor, Plan, Tensor | None]:
-    """An objective and the rest of what a step of four pictures gives it."""
+def step(old: ClassPrototypes | None) -> tuple[PassObjective, Tensor, Tensor, Plan, Tensor | None]:
+    """An objective and the rest of what a step of four images gives it."""
     made = objective(old)
     z, z_old = torch.randn(2, 4, 4, DIM, generator=generator(2), dtype=torch.float64)
     labels = torch.tensor([0, 2, 1, 2] if old is None else [2] * 4)
@@ -106,7 +106,7 @@ def test_a_share_of_a_step_sees_the_turns_of_its_own_views(here: Stream) -> None
             assert torch.equal(seen[turns], torch.rot90(plain[mine], turns, (2, 3)))
 
 
-def prototypes_of(method: IncrementalMethod) -> Prototypes:
+def prototypes_of(method: IncrementalMethod) -> ClassPrototypes:
     [memory] = method.callbacks
     assert isinstance(memory, PrototypeMemory)
     assert memory.prototypes is not None
@@ -143,7 +143,7 @@ def test_prototypes_are_the_means_of_the_task_they_came_with(here: Stream) -> No
     assert later.radius == first.radius
 
 
-def test_a_picture_is_answered_by_the_outputs_that_are_not_turned(here: Stream) -> None:
+def test_a_image_is_answered_by_the_outputs_that_are_not_turned(here: Stream) -> None:
     method, _ = learned(here, 2)
     weight, bias = method.heads.tensors["classifier.weight"], method.heads.tensors["classifier.bias"]
     assert weight.shape == (16, method.dim)

@@ -79,7 +79,7 @@ def test_a_class_that_comes_again_trains_its_row(folder: Path) -> None:
     assert [c.task for c in method.categories] == [0, 0, 1, 1]
 
 
-def test_unlabelled_pictures_go_to_categories_of_their_task(folder: Path) -> None:
+def test_unlabelled_images_go_to_categories_of_their_task(folder: Path) -> None:
     here = stream("vectors", folder)
     method = here.build("simgcd")
     for task, _ in here.tasks:

@@ -1,4 +1,4 @@
-"""SSRE: side branches, and pictures that are told apart by how near they lie to old prototypes."""
+"""SSRE: side branches, and images that are told apart by how near they lie to old prototypes."""
 
 import math
 from pathlib import Path
@@ -12,14 +12,14 @@ from camp.bench.checkpoint import load_checkpoint, save_checkpoint
 from camp.core.errors import CampError
 from camp.core.seeds import generator
 from camp.methods.cil.base import ClassRange, IncrementalMethod
-from camp.methods.cil.prototypes import PrototypeMemory, Prototypes
+from camp.methods.cil.prototypes import ClassPrototypes, PrototypeMemory
 from camp.methods.cil.ssre import SsreObjective, SsreSettings, make_ssre, similarity
 from camp.nn.backbones import BackboneSettings, make_backbone
 
 
 @pytest.fixture(scope="module")
 def here(tmp_path_factory: pytest.TempPathFactory) -> Stream:
-    return stream("pictures", tmp_path_factory.mktemp("streams"), [*LABELLED, {6: (6, 0), 7: (6, 0)}])
+    return stream("images", tmp_path_factory.mktemp("streams"), [*LABELLED, {6: (6, 0), 7: (6, 0)}])
 
 
 def resnet() -> IncrementalMethod:
@@ -34,7 +34,7 @@ def test_nearness_by_hand() -> None:
     torch.testing.assert_close(similarity(z, means), torch.tensor([1.0, 0.8, 0.0]))
 
 
-def objective(prototypes: Prototypes | None) -> SsreObjective:
+def objective(prototypes: ClassPrototypes | None) -> SsreObjective:
     settings = SsreSettings(temperature=0.5, feature_weight=3.0, prototype_weight=7.0)
     old = 0 if prototypes is None else len(prototypes)
     return SsreObjective(ClassRange(4, old, old + 2), generator(0, "classifier"), settings, prototypes)
@@ -50,7 +50,7 @@ def surprise(of: SsreObjective, z: Tensor, label: int) -> float:
 def test_the_loss_is_the_equation() -> None:
     draw = generator(0, "features")
     z, z_old, means = (torch.randn(1, n, 4, generator=draw) for n in (5, 5, 3))
-    loss = objective(Prototypes(means[0], torch.zeros(())))
+    loss = objective(ClassPrototypes(means[0], torch.zeros(())))
     labels, classes = torch.tensor([3, 4, 4, 3, 4]), torch.tensor([0, 2, 2, 1, 0])
     terms = loss(z, labels, {"classes": classes}, z_old)
     ce = fd = prototype = 0.0
@@ -76,7 +76,7 @@ def test_features_are_not_rewarded_for_leaving_the_prototypes() -> None:
     """Where no loss but L_CE asks for anything, its gradient is that of the cross-entropy with s as a number."""
     draw = generator(0, "features")
     z, means = torch.randn(1, 4, 4, generator=draw).requires_grad_(), torch.randn(3, 4, generator=draw)
-    loss, labels = objective(Prototypes(means, torch.zeros(()))), torch.tensor([3, 4, 4, 3])
+    loss, labels = objective(ClassPrototypes(means, torch.zeros(()))), torch.tensor([3, 4, 4, 3])
     terms = loss(z, labels, {"classes": torch.zeros(4, dtype=torch.long)}, z.detach())
     got = torch.autograd.grad(terms["ce"], z)[0]
     s = similarity(z[0].detach(), means)
@@ -84,8 +84,8 @@ def test_features_are_not_rewarded_for_leaving_the_prototypes() -> None:
     torch.testing.assert_close(got, torch.autograd.grad((s.neg() + 1) @ ce / 4, z)[0])
 
 
-def test_prototypes_are_drawn_from_old_classes_one_a_picture() -> None:
-    loss = objective(Prototypes(torch.randn(3, 4, generator=generator(0)), torch.zeros(())))
+def test_prototypes_are_drawn_from_old_classes_one_a_image() -> None:
+    loss = objective(ClassPrototypes(torch.randn(3, 4, generator=generator(0)), torch.zeros(())))
     classes = loss.plan(torch.zeros(200), generator(0, "draw"))["classes"]
     assert classes.shape == (200,)
     assert set(classes.tolist()) == {0, 1, 2}

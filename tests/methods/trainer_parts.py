@@ -26,7 +26,7 @@ CPU = torch.device("cpu")
 DIM = 12
 OWN, EXEMPLARS, BATCH = 9, 2, 4
 LABELS = torch.tensor([0, 1, 0, -1, -1, 2, -1, 1, -1, 3, 3])
-"""Of nine pictures of the task and two exemplars."""
+"""Of nine images of the task and two exemplars."""
 TRAINING = Training(epochs=10, batch_size=BATCH, learning_rate=0.01, clip=0.3, weight_decay=0.02)
 DISTILLATION = Distillation(0.5, "mse", "all", "mean")
 

@@ -17,7 +17,7 @@ from camp.methods.trainer import FORWARD_BATCH, StepBatch, gathered
 from camp.nn.losses import projected_distillation
 
 _TABLE_BYTES = 2**30
-"""Old features of all views are kept in memory up to this size, and computed anew in each step beyond it."""
+"""Old features of all views are kept in memory up to this size, and computed in each step beyond it."""
 
 
 @dataclass(frozen=True)

@@ -37,7 +37,7 @@ class Objective(nn.Module):
     """The heads of a method and the loss they are trained with."""
 
     persistent: bool = False
-    """Whether the heads continue from task to task instead of being initialised anew."""
+    """Whether the heads continue from task to task instead of being initialised again."""
     rate: float = 1.0
     """Learning rate of the heads as a multiple of the tip's."""
 
@@ -86,7 +86,7 @@ class StepBatch:
     rows: Tensor
     """(B,) rows of the training data."""
     num_task_images: int
-    """The first so many are images of the task, treated as unlabelled; the others are labelled."""
+    """Number of images of the task, treated as unlabelled; they come first, and the others are labelled."""
     ids: Tensor
     """(count, B) augmented views of each image."""
     views: Batch

@@ -46,7 +46,7 @@ def first_step(method: str, tasks: list[tuple[Task, TaskTruth]]) -> list[object]
     built = method_info(method).build(backbone, small_settings(method, epochs=1, batch_size=17), 0, CPU)
     built.start_task(tasks[0][0], QUIET)
     built.finish_task(QUIET)
-    built.tip.double()  # from here on rounding can not hide a mistake
+    built.tip.double()  # from here on rounding cannot hide a mistake
     built.start_task(tasks[1][0], QUIET)
     trainer: Trainer = built._current_run().trainer
     for network in trainer.step.modules().values():
@@ -71,7 +71,7 @@ def main(methods: list[str]) -> None:
     """By method."""
     small_streams.SMALL.pop("learning_rate", None)
     with distributed.process_group(), tempfile.TemporaryDirectory() as folder:
-        tasks = stream("pictures", Path(folder), LABELLED).tasks
+        tasks = stream("images", Path(folder), LABELLED).tasks
         print(json.dumps({method: first_step(method, tasks) for method in methods}))
 
 

@@ -26,7 +26,12 @@ from torch import Tensor
 from camp.core.errors import CampError
 from camp.data.views import Batch, Views
 from camp.methods.cil.base import ClassRange, IncrementalComponents, IncrementalMethod, check_pixels
-from camp.methods.cil.prototypes import PrototypeMemory, PrototypeObjective, Prototypes, PrototypeSettings
+from camp.methods.cil.prototypes import (
+    ClassPrototypes,
+    PrototypeMemory,
+    PrototypeObjective,
+    PrototypeSettings,
+)
 from camp.methods.trainer import Plan
 from camp.nn.backbones.base import Backbone
 from camp.nn.losses import semantic_augmentation
@@ -60,7 +65,7 @@ class Il2aObjective(PrototypeObjective):
         sizes: ClassRange,
         generator: torch.Generator,
         settings: Il2aSettings,
-        prototypes: Prototypes | None,
+        prototypes: ClassPrototypes | None,
     ) -> None:
         super().__init__(sizes, generator, settings, prototypes)
         self.settings = settings
@@ -138,7 +143,7 @@ def make_il2a(
     check_pixels(backbone, "IL2A")
     memory = PrototypeMemory(covariances=True)
     parts = IncrementalComponents(
-        lambda sizes, generator: Il2aObjective(sizes, generator, settings, memory.beside(backbone.tip)),
+        lambda sizes, generator: Il2aObjective(sizes, generator, settings, memory.on(backbone.tip)),
         settings.training,
         callbacks=[memory],
     )

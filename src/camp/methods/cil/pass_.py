@@ -76,7 +76,7 @@ def make_pass(
     check_pixels(backbone, "PASS")
     memory = PrototypeMemory()
     parts = IncrementalComponents(
-        lambda sizes, generator: PassObjective(sizes, generator, settings, memory.beside(backbone.tip)),
+        lambda sizes, generator: PassObjective(sizes, generator, settings, memory.on(backbone.tip)),
         settings.training,
         callbacks=[memory],
     )

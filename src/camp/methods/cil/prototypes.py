@@ -36,7 +36,7 @@ class PrototypeSettings(IncrementalSettings):
 
 
 @dataclass(frozen=True)
-class Prototypes:
+class ClassPrototypes:
     """Prototypes of the classes 0 .. K - 1, by label."""
 
     means: Tensor
@@ -57,15 +57,15 @@ class Prototypes:
         """Return mu_y + r * noise (n, D) for `classes` (n,) and `noise` (n, D) from N(0, I)."""
         return self.means[classes] + self.radius * noise
 
-    def beside(self, network: Tensor) -> "Prototypes":
+    def like(self, parameter: Tensor) -> "ClassPrototypes":
         """Return the prototypes on the device and in the type of a parameter."""
-        return Prototypes(**{name: value.to(network) for name, value in self.state().items()})
+        return ClassPrototypes(**{name: value.to(parameter) for name, value in self.state().items()})
 
     def state(self) -> dict[str, Tensor]:
-        """Return the tensors by name, as `Prototypes` takes them."""
+        """Return the tensors by name, as `ClassPrototypes` takes them."""
         return {name: value for name, value in vars(self).items() if value is not None}
 
-    def joined(self, other: "Prototypes") -> "Prototypes":
+    def joined(self, other: "ClassPrototypes") -> "ClassPrototypes":
         """Append the classes of `other`; the radius stays that of the first task."""
         means = torch.cat([self.means, other.means])
         if self.covariances is None or other.covariances is None:
@@ -73,12 +73,12 @@ class Prototypes:
         return replace(self, means=means, covariances=torch.cat([self.covariances, other.covariances]))
 
 
-def measured(features: Tensor, labels: Tensor, covariances: bool) -> Prototypes:
+def measured(features: Tensor, labels: Tensor, covariances: bool) -> ClassPrototypes:
     """Measure the prototypes of the classes in `labels` (n,), in ascending order, from features (n, D)."""
     groups = [features[labels == label] for label in labels.unique()]
     # A single image has no variance.
     variances = [group.var(dim=0).mean() for group in groups if len(group) > 1]
-    return Prototypes(
+    return ClassPrototypes(
         means=torch.stack([group.mean(dim=0) for group in groups]),
         radius=torch.stack(variances).mean().sqrt() if variances else features.new_zeros(()),
         covariances=torch.stack([_covariance(group) for group in groups]) if covariances else None,
@@ -104,7 +104,7 @@ class PrototypeObjective(IncrementalObjective):
         sizes: ClassRange,
         generator: torch.Generator,
         settings: PrototypeSettings,
-        prototypes: Prototypes | None,
+        prototypes: ClassPrototypes | None,
     ) -> None:
         """Make the heads; `prototypes` are those of the classes 0 .. old - 1, None in the first task."""
         super().__init__(sizes, generator)
@@ -126,11 +126,11 @@ class PrototypeMemory(Callback):
     def __init__(self, covariances: bool = False) -> None:
         """Keep covariances too if asked for."""
         self.covariances = covariances
-        self.prototypes: Prototypes | None = None
+        self.prototypes: ClassPrototypes | None = None
 
-    def beside(self, network: nn.Module) -> Prototypes | None:
+    def on(self, network: nn.Module) -> ClassPrototypes | None:
         """Return the prototypes on the device and in the type of a network; None in the first task."""
-        return None if self.prototypes is None else self.prototypes.beside(next(network.parameters()))
+        return None if self.prototypes is None else self.prototypes.like(next(network.parameters()))
 
     def after_task(self, run: TaskRun, progress: Progress) -> None:
         """Measure the classes of the task."""
@@ -144,4 +144,4 @@ class PrototypeMemory(Callback):
 
     def load_state(self, tensors: dict[str, Tensor]) -> None:
         """Continue from `state`."""
-        self.prototypes = Prototypes(**tensors) if tensors else None
+        self.prototypes = ClassPrototypes(**tensors) if tensors else None

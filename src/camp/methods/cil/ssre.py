@@ -97,7 +97,7 @@ def make_ssre(
     check_pixels(backbone, "SSRE")
     memory = PrototypeMemory()
     parts = IncrementalComponents(
-        lambda sizes, generator: SsreObjective(sizes, generator, settings, memory.beside(backbone.tip)),
+        lambda sizes, generator: SsreObjective(sizes, generator, settings, memory.on(backbone.tip)),
         settings.training,
         callbacks=[BranchTraining(), memory],
     )

@@ -28,7 +28,7 @@ from camp.core.progress import Progress
 from camp.methods.components import Callback, TaskRun
 from camp.methods.distillation import Distillation
 from camp.methods.gccd.centroid_method import CentroidMethod, Composition
-from camp.methods.heads import Prototypes, gcd_projector
+from camp.methods.heads import CosinePrototypes, gcd_projector
 from camp.methods.settings import ContrastiveSettings, check_exemplars, check_share
 from camp.methods.two_views import TwoViewObjective, unlabelled
 from camp.nn.backbones.base import Backbone
@@ -64,7 +64,7 @@ class GmObjective(TwoViewObjective):
         super().__init__()
         self.settings = settings
         self.projector = gcd_projector(dim, settings.projector_width, generator)
-        self.prototypes = Prototypes(dim, categories, generator)
+        self.prototypes = CosinePrototypes(dim, categories, generator)
 
     def forward(self, z: Tensor, num_task_images: int, labels: Tensor, epoch: int) -> dict[str, Tensor]:
         """Return the terms of the loss for features z (2, B, D)."""

@@ -8,7 +8,7 @@ L     = (1 - beta) L_SSL + beta L_SL
 import torch
 from torch import Tensor
 
-from camp.methods.heads import Prototypes, camp_projector
+from camp.methods.heads import CosinePrototypes, camp_projector
 from camp.methods.settings import SimgcdLosses
 from camp.methods.two_views import TwoViewObjective
 from camp.nn.losses import (
@@ -23,7 +23,7 @@ from camp.nn.losses import (
 
 
 class SimgcdObjective(TwoViewObjective):
-    """(1 - beta) L_SSL + beta L_SL, with the projector g and K prototypes."""
+    """SimGCD's loss, with a projection head and K prototypes."""
 
     def __init__(
         self,
@@ -40,7 +40,7 @@ class SimgcdObjective(TwoViewObjective):
         self.settings, self.persistent = settings, persistent
         self.supervised, self.self_supervised = supervised, self_supervised
         self.projector = camp_projector(dim, settings.projector_width, generator)
-        self.prototypes = Prototypes(dim, prototypes, generator)
+        self.prototypes = CosinePrototypes(dim, prototypes, generator)
 
     def forward(self, z: Tensor, num_task_images: int, labels: Tensor, epoch: int) -> dict[str, Tensor]:
         """Return the terms of the loss for features z (2, B, D); L_SSL is on all images."""
