@@ -10,7 +10,8 @@ from pathlib import Path
 import torch
 
 from camp.core.progress import Progress
-from camp.methods.trainer import OldFeatures, frozen_copy
+from camp.methods.distillation import OldFeatures
+from camp.methods.trainer import frozen_copy
 from camp.nn.backbones import make_backbone
 from camp.nn.backbones.settings import BackboneSettings
 
@@ -20,7 +21,7 @@ AUGMENTATIONS = 8
 
 def train(folder: Path) -> dict[str, float]:
     """Train an epoch from the bank in `folder`; return peak memory and size of the bank."""
-    from step import phase1
+    from step import make_trainer
 
     from camp.data.bank.bank import Bank, BankSpec, BankViews
     from camp.data.view_settings import Augmentation, ViewSettings
@@ -31,9 +32,8 @@ def train(folder: Path) -> dict[str, float]:
     bank = Bank(folder, BankSpec.of(backbone, ViewSettings(augmentations=AUGMENTATIONS), Augmentation()))
     views = BankViews(bank, bank.clean.digests(), torch.device("cpu"))
     old = OldFeatures(frozen_copy(backbone.tip), views, backbone.dim, Progress(quiet=True))
-    training = phase1(backbone, views, len(views), old)
-    training.labelled = torch.arange(len(views) // 2)
-    training.labels[: len(views) // 2] = torch.arange(len(views) // 2) % 32
+    training = make_trainer(backbone, views, len(views), old)
+    training.data.labels[: len(views) // 2] = torch.arange(len(views) // 2) % 32
     training.epoch(0)
     peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
     return {"train_peak_gb": round(peak / 2**20, 2), "train_bank_gb": round(bank.nbytes() / 1e9, 2)}

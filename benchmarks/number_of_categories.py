@@ -19,7 +19,7 @@ from camp.data.bank.pipeline import ahead, decoded
 from camp.data.datasets.base import FileReader
 from camp.discovery.class_metric import fit_metric
 from camp.discovery.number_of_categories import estimate_n_novel
-from camp.methods.gccd.open_world import COARSE, DIRECTIONS, FOLDS, TOLERANCE
+from camp.methods.gccd.local_discoverers import COARSE, DIRECTIONS, FOLDS, TOLERANCE
 from camp.nn.backbones import BackboneSettings, make_backbone
 
 CLASSES, PICTURES = 50, 30

@@ -62,7 +62,12 @@ VARIANTS = {
 }
 WITHOUT_PROJECTOR = ("frozen", *(set(CIL) - {"gcd", "camp"}), "metagcd", "pa")
 MEASURED = ("summary", "tasks", "confusion", "map", "categories")
-RENAMED: dict[str, str] = {}
+RENAMED: dict[str, str] = {
+    "tame": "power_transform",
+    "directions": "n_components",
+    "sharpness": "inverse_temperature",
+    "hold": "size_prior",
+}
 """Keys of results that have another name since they were recorded: old -> new."""
 
 

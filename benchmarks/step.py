@@ -16,10 +16,12 @@ from torch import Tensor, nn
 from camp.core.progress import Progress
 from camp.data.bank.bank import Bank, BankSpec, BankViews
 from camp.data.view_settings import Augmentation, ViewSettings
+from camp.methods.distillation import Distillation, Distiller, OldFeatures
 from camp.methods.gccd.camp import CampSettings
 from camp.methods.gccd.simgcd_objective import SimgcdObjective
 from camp.methods.settings import Training
-from camp.methods.trainer import Distillation, OldFeatures, Phase1, frozen_copy
+from camp.methods.trainer import StepBatch, Trainer, TrainingData, frozen_copy
+from camp.methods.two_views import TwoViewStep
 from camp.nn.backbones import make_backbone
 from camp.nn.backbones.base import Backbone
 from camp.nn.backbones.settings import BackboneSettings
@@ -47,23 +49,21 @@ def random_bank(folder: Path, backbone: Backbone, pictures: int, augmentations: 
     return BankViews(bank, digests, torch.device("cpu"))
 
 
-def phase1(backbone: Backbone, views: BankViews, own: int, old: OldFeatures | None) -> Phase1:
+def make_trainer(backbone: Backbone, views: BankViews, own: int, old: OldFeatures) -> Trainer:
     """Return CAMP's phase 1 with half of the images labelled."""
     draw = torch.Generator().manual_seed(0)
     labels = torch.arange(len(views)) % 32
     labels[:own] = -1
-    return Phase1(
+    objective = SimgcdObjective(CampSettings(), backbone.dim, 200, draw)
+    network = make_distiller("mlp", backbone.dim, draw)
+    assert network is not None
+    return Trainer(
         tip=backbone.tip,
-        objective=SimgcdObjective(CampSettings(), backbone.dim, 200, draw),
-        distiller=make_distiller("mlp", backbone.dim, draw),
-        distillation=Distillation(0.5, "mse", "all", "mean"),
+        step=TwoViewStep(objective, Distiller(network, old, Distillation(0.5, "mse", "all", "mean"))),
+        data=TrainingData(views, labels, own),
         settings=Training(),
-        views=views,
-        labels=labels,
-        own=own,
-        old=old,
         device=torch.device("cpu"),
-        draws=(0, 1),
+        seeds=(0, 1),
     )
 
 
@@ -88,7 +88,7 @@ class Whole(nn.Module):
         return self.tip.norm(x[:, 0])
 
 
-def plain_step(backbone: Backbone, training: Phase1) -> float:
+def plain_step(backbone: Backbone, training: Trainer) -> float:
     """Return the seconds of one step with the full network, on 512 images of random pixels."""
     student, old = Whole(backbone, backbone.tip), Whole(backbone, frozen_copy(backbone.tip))
     labels = torch.arange(LABELLED) % 32
@@ -97,8 +97,9 @@ def plain_step(backbone: Backbone, training: Phase1) -> float:
     z = student(pixels).view(2, PICTURES, -1)
     with torch.no_grad():
         z_old = old(pixels).view(2, PICTURES, -1)
-    terms = training.objective(z, OWN, labels, 0)
-    loss = 0.5 * terms["loss"] + 0.5 * training._distil(z, z_old, OWN)
+    terms = training.step.objective(z, OWN, labels, 0)
+    distiller = training.step.modules()["distiller"]
+    loss = 0.5 * terms["loss"] + 0.5 * (distiller(z.flatten(0, 1)) - z_old.flatten(0, 1)).square().mean()
     training.optimizer.zero_grad(set_to_none=True)
     loss.backward()
     torch.nn.utils.clip_grad_norm_(training.parameters, 1.0)
@@ -106,9 +107,9 @@ def plain_step(backbone: Backbone, training: Phase1) -> float:
     return time.perf_counter() - begun
 
 
-def banked_step(training: Phase1, repeats: int = 12) -> tuple[float, float]:
+def banked_step(training: Trainer, repeats: int = 12) -> tuple[float, float]:
     """Return the median seconds of one step with the view bank, and of reading its tokens once from memory."""
-    views = training.views
+    views = training.data.views
     draw = torch.Generator().manual_seed(2)
     rows = torch.arange(PICTURES)
     times, reads = [], []
@@ -116,7 +117,7 @@ def banked_step(training: Phase1, repeats: int = 12) -> tuple[float, float]:
         ids = views.draw(rows, 2, draw)
         begun = time.perf_counter()
         batch = views.augmented(rows, ids)
-        training._step(rows, OWN, ids, batch, 0)
+        training.train_step(StepBatch(rows, OWN, ids, batch), 0)
         times.append(time.perf_counter() - begun)
         begun = time.perf_counter()
         batch["tokens"].view(torch.int32).amax()
@@ -124,9 +125,9 @@ def banked_step(training: Phase1, repeats: int = 12) -> tuple[float, float]:
     return float(np.median(times)), float(np.median(reads))
 
 
-def tip_alone(training: Phase1, repeats: int = 12) -> float:
+def tip_alone(training: Trainer, repeats: int = 12) -> float:
     """Return the median seconds of the forward and backward pass of the tip on 512 views of the bank."""
-    views, rows = training.views, torch.arange(PICTURES)
+    views, rows = training.data.views, torch.arange(PICTURES)
     batch = views.augmented(rows, views.draw(rows, 2, torch.Generator().manual_seed(3)))
     times = []
     for _ in range(repeats):
@@ -143,7 +144,7 @@ def measure() -> dict[str, float]:
     with tempfile.TemporaryDirectory() as folder:
         views = random_bank(Path(folder), backbone, PICTURES, AUGMENTATIONS)
         old = OldFeatures(frozen_copy(backbone.tip), views, backbone.dim, Progress(quiet=True))
-        training = phase1(backbone, views, OWN, old)
+        training = make_trainer(backbone, views, OWN, old)
         banked, read = banked_step(training)
         tip = tip_alone(training)
         plain = plain_step(backbone, training)

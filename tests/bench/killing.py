@@ -21,8 +21,8 @@ from camp.bench import experiment as run
 from camp.cli import main
 from camp.core.files import append_json_line
 from camp.data.bank.store import Store
-from camp.methods.gccd.centroid_method import CentroidMethod
-from camp.methods.trainer import Phase1
+from camp.methods.tip_method import TipMethod
+from camp.methods.two_views import TwoViewStep
 
 run.CHECKPOINT_SECONDS = 0.0
 """A checkpoint after every epoch."""
@@ -73,9 +73,9 @@ def epoch() -> None:
     """In the second step of the second epoch of the second task."""
     later = nth(2)
     before(
-        Phase1,
-        "_step",
-        lambda phase, *rest: phase.draws[1] == 1 and rest[-1] == 1 and later(),
+        TwoViewStep,
+        "terms",
+        lambda _step, trainer, _batch, epoch: trainer.seeds[1] == 1 and epoch == 1 and later(),
         lambda *_: die(),
     )
 
@@ -86,7 +86,7 @@ def clustering() -> None:
     def arm(*_: Any) -> None:
         before(kmeans, "_assign", nth(2), lambda *_: die())
 
-    before(CentroidMethod, "_discover", lambda method, *_: len(method.categories) > 0, arm)
+    before(TipMethod, "finish_task", lambda method, *_: len(method.categories) > 0, arm)
 
 
 def between() -> None:

@@ -1,4 +1,4 @@
-"""Small real streams for the tests of methods: handwritten digits as pictures or as vectors, cut by hand."""
+"""Small real streams for the tests of methods: handwritten digits as images or as vectors, cut by hand."""
 
 import dataclasses
 import typing
@@ -33,7 +33,7 @@ QUIET = Progress(quiet=True)
 CPU = torch.device("cpu")
 TESTS_PER_CLASS = 4
 KINDS = {
-    "pictures": BackboneSettings(backbone="conv-tiny", resolution=8),
+    "images": BackboneSettings(backbone="conv-tiny", resolution=8),
     "vectors": BackboneSettings(backbone="embeddings", dim=64),
 }
 BANKED = {"tokens": BackboneSettings(backbone="vit-s16", weights="random", resolution=32, depth=2)}
@@ -51,7 +51,7 @@ SMALL = {
 elsewhere."""
 
 Plan = dict[int, tuple[int, int]]
-"""Of each digit of a task the number of labelled and of unlabelled pictures."""
+"""Of each digit of a task the number of labelled and of unlabelled images."""
 
 USUAL: tuple[Plan, ...] = (
     {0: (6, 4), 1: (5, 5), 2: (0, 9)},
@@ -62,7 +62,7 @@ LABELLED: tuple[Plan, ...] = (
     {0: (10, 0), 1: (10, 0), 2: (9, 0)},
     {3: (10, 0), 4: (10, 0), 5: (9, 0)},
 )
-"""Class-incremental learning: two tasks of three digits, and every picture has its label."""
+"""Class-incremental learning: two tasks of three digits, and every image has its label."""
 
 
 @dataclass(frozen=True)
@@ -75,13 +75,13 @@ class Stream:
     def build(self, name: str, seed: int = 0, **options: Any) -> Method:
         """The method `name` at its very beginning."""
         settings = small_settings(name, **options)
-        if self.labelled and hasattr(settings, "where_all_labelled"):
-            settings = settings.where_all_labelled()
+        if self.labelled:
+            settings = settings.for_labelled_tasks()
         return method_info(name).build(backbone(self.kind, seed), settings, seed, CPU)
 
     @property
     def labelled(self) -> bool:
-        """Whether every picture has its label."""
+        """Whether every image has its label."""
         return all(bool((task.labels >= 0).all()) for task, _ in self.tasks)
 
 
@@ -126,7 +126,7 @@ def dataset(kind: str, folder: Path) -> Dataset:
 
 
 def split_of(data: Dataset, plans: Sequence[Plan], tell_k: bool) -> Split:
-    """The split that deals pictures as `plans` say, each class in the order of its keys."""
+    """The split that deals images as `plans` say, each class in the order of its keys."""
     rows = [np.flatnonzero((data.labels == c) & ~data.is_test) for c in range(10)]
     tests = [np.flatnonzero((data.labels == c) & data.is_test) for c in range(10)]
     taken = [0] * 10
@@ -155,7 +155,7 @@ def split_of(data: Dataset, plans: Sequence[Plan], tell_k: bool) -> Split:
 
 def kinds_for(name: str) -> list[str]:
     """The kinds of input that the method `name` works on."""
-    return ["pictures"] if METHODS[name].pixels else list(KINDS)
+    return ["images"] if METHODS[name].pixels else list(KINDS)
 
 
 def stream(kind: str, folder: Path, plans: Sequence[Plan] = USUAL, tell_k: bool = True) -> Stream:

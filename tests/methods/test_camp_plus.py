@@ -7,7 +7,9 @@ from small_streams import CPU, QUIET, Stream, backbone, learn, small_settings, s
 
 from camp.core.errors import CampError
 from camp.methods.base import Method
-from camp.methods.gccd.camp_plus import CampPlus, tamed
+from camp.methods.gccd.adaptation import feature_pairs
+from camp.methods.gccd.centroid_method import CentroidMethod
+from camp.methods.gccd.local_discoverers import power_transform
 from camp.methods.registry import method_info
 
 # Five known digits and a novel one, then two and one: enough to hide classes of the first task, not of the second.
@@ -19,18 +21,24 @@ def here(tmp_path_factory: pytest.TempPathFactory) -> Stream:
     return stream("vectors", tmp_path_factory.mktemp("plus"), PLANS)
 
 
-def build(here: Stream, **options: object) -> CampPlus:
+def build(here: Stream, **options: object) -> CentroidMethod:
     settings = small_settings("camp-plus", **{"train": False, **options})
     method = method_info("camp-plus").build(backbone(here.kind, 0), settings, 0, CPU)
-    assert isinstance(method, CampPlus)
+    assert isinstance(method, CentroidMethod)
     return method
 
 
-def learned(here: Stream, **options: object) -> CampPlus:
+def learned(here: Stream, **options: object) -> CentroidMethod:
     method = build(here, **options)
     for task, _ in here.tasks:
         learn(method, task)
     return method
+
+
+@pytest.fixture(scope="module")
+def method(here: Stream) -> CentroidMethod:
+    """Without training, after both tasks."""
+    return learned(here)
 
 
 def clean(here: Stream, at: int) -> torch.Tensor:
@@ -41,31 +49,28 @@ def clean(here: Stream, at: int) -> torch.Tensor:
     return F.normalize(torch.sign(centred) * centred.abs() ** 0.5, dim=1)
 
 
-def test_the_scatter_is_that_of_all_labelled_classes_so_far(here):
-    method = learned(here)
+def test_the_scatter_is_that_of_all_labelled_classes_so_far(here, method):
     total = torch.zeros(64, 64, dtype=torch.float64)
     for at, (task, _) in enumerate(here.tasks):
         u = clean(here, at).double()
         for label in task.labels[task.labels >= 0].unique():
             own = u[task.labels == label]
             total += (own - own.mean(dim=0)).T @ (own - own.mean(dim=0))
-    torch.testing.assert_close(method.scatter.total, total, rtol=1e-4, atol=1e-4)
-    assert method.scatter.freedom == 7 * 8 - 7
+    torch.testing.assert_close(method.discoverer.scatter.total, total, rtol=1e-4, atol=1e-4)
+    assert method.discoverer.scatter.freedom == 7 * 8 - 7
 
 
-def test_centroids_are_means_of_what_was_assigned(here):
-    method = learned(here)
+def test_centroids_are_means_of_what_was_assigned(here, method):
     u, assigned = clean(here, 1), method.assigned()
     for position in assigned.unique().tolist():
         torch.testing.assert_close(method.centroids[position], u[assigned == position].mean(dim=0))
 
 
-def test_answers_are_those_of_the_discriminant(here):
-    method = learned(here)
+def test_answers_are_those_of_the_discriminant(here, method):
     views = here.tasks[0][1].test_views
     u = method.features(views.clean(torch.arange(len(views))))
-    within = method.scatter.total / method.scatter.freedom
-    s = method.recipe.shrinkage
+    within = method.discoverer.scatter.total / method.discoverer.scatter.freedom
+    s = method.discoverer.shrinkage
     inverse = torch.linalg.inv((1 - s) * within + s * within.trace() / 64 * torch.eye(64))
     apart = u.double()[:, None] - method.centroids.double()
     distances = torch.einsum("nkd,de,nke->nk", apart, inverse, apart)
@@ -81,28 +86,27 @@ def test_shrunk_altogether_it_is_the_nearest_centroid(here):
     assert torch.equal(method.predict(u), torch.cdist(u, method.centroids).argmin(dim=1))
 
 
-def test_what_is_kept_does_not_grow_with_the_pictures(here):
-    method = learned(here)
+def test_what_is_kept_does_not_grow_with_the_images(here, method):
     kept = method.state().tensors
-    assert kept["scatter"].shape == (64, 64)
+    assert kept["discoverer.scatter"].shape == (64, 64)
     assert kept["centroids"].shape == (len(method.categories), 64)
-    others = {name for name in kept if not name.startswith("tip.")} - {"scatter", "centroids"}
-    assert all(kept[name].numel() == 0 for name in others)
+    others = {name for name in kept if not name.startswith("tip.")} - {"discoverer.scatter", "centroids"}
+    assert all(kept[name].numel() <= 1 for name in others)
 
 
 def test_training_carries_centroids_and_scatter_by_one_map(here):
     method = build(here, train=True)
     (first, _), (second, _) = here.tasks
     learn(method, first)
-    before, stored = method.scatter, method.centroids.clone()
+    before, stored = method.discoverer.scatter, method.centroids.clone()
     method.start_task(second, QUIET)
     for epoch in range(method.epochs):
         method.train_epoch(epoch)
-    old, new = (method._tamed(z).double() for z in method._pairs(QUIET))
+    old, new = (method.parts.transform(z).double() for z in feature_pairs(method._current_run(), QUIET))
     method.finish_task(QUIET)
     # The map, from the pairs, by ordinary least squares with the same pull to the identity.
     x = old - old.mean(dim=0)
-    ridge = method.parts.adapter_settings.ridge * (x.T @ x / len(x)).diagonal().mean()
+    ridge = method.parts.adapter.ridge * (x.T @ x / len(x)).diagonal().mean()
     weight = torch.linalg.solve(
         x.T @ x / len(x) + ridge * torch.eye(64),
         x.T @ (new - new.mean(dim=0)) / len(x) + ridge * torch.eye(64),
@@ -114,9 +118,9 @@ def test_training_carries_centroids_and_scatter_by_one_map(here):
     error = (new - old @ weight.T - bias).T.cov()
     carried = weight @ before.total @ weight.T + before.freedom * error
     kept = second.labels >= 0
-    u = method._tamed(method_features(method, second))
+    u = method.parts.transform(method_features(method, second))
     own = type(before)(carried, before.freedom).with_classes(u[kept], second.labels[kept])
-    torch.testing.assert_close(method.scatter.total, own.total, rtol=1e-3, atol=1e-4)
+    torch.testing.assert_close(method.discoverer.scatter.total, own.total, rtol=1e-3, atol=1e-4)
     assert float((carried - before.total).norm()) > 1e-3 * float(before.total.norm())  # the tip did move
     assert len(first) == 84
 
@@ -127,8 +131,7 @@ def method_features(method: Method, task: object) -> torch.Tensor:
         return method.tip.eval()(views.clean(torch.arange(len(views))))  # type: ignore[attr-defined]
 
 
-def test_untrained_nothing_moves(here):
-    method = learned(here)
+def test_untrained_nothing_moves(here, method):
     assert method.epochs == 0
     assert torch.equal(method.drift.stored, method.drift.adapted)
 
@@ -137,29 +140,29 @@ def test_the_number_of_categories_is_estimated_with_its_error(tmp_path):
     (first, _), (second, _) = stream("vectors", tmp_path, PLANS, tell_k=False).tasks
     method = build(Stream("vectors", []))
     learn(method, first)
-    assert method.found["novel_error"] >= 0
-    assert 0 <= method.found["n_novel"] <= 3
+    assert method.discovery.estimate.standard_error >= 0
+    assert 0 <= method.discovery.n_novel <= 3
     learn(method, second)  # two known classes: nothing to hide, a guess by silhouettes
-    assert method.found["novel_error"] is None
-    assert 0 <= method.found["n_novel"] <= 3
+    assert method.discovery.estimate.standard_error is None
+    assert 0 <= method.discovery.n_novel <= 3
 
 
 def test_roots_around_the_median():
     z = torch.tensor([[0.0, 0.0, 0.0, 4.0, -9.0]])
-    assert tamed(z).tolist() == [[0.0, 0.0, 0.0, 2.0, -3.0]]
+    assert power_transform(z).tolist() == [[0.0, 0.0, 0.0, 2.0, -3.0]]
 
 
 @pytest.mark.parametrize(
     ("options", "sentence"),
     [
-        ({"exemplars": 5}, "keeps no pictures unless it trains"),
+        ({"exemplars": 5}, "keeps no images unless it trains"),
         ({"adapter": "sdc"}, "by a linear map or not at all"),
         ({"shrinkage": 0.0}, "must be above 0"),
         ({"shrinkage": 1.5}, "between 0 and 1"),
-        ({"hold": -0.1}, "between 0 and 1"),
-        ({"directions": 0}, "at least one direction"),
+        ({"size_prior": -0.1}, "between 0 and 1"),
+        ({"n_components": 0}, "at least one component"),
     ],
 )
-def test_what_can_not_be_is_refused(options, sentence):
+def test_what_cannot_be_is_refused(options, sentence):
     with pytest.raises(CampError, match=sentence):
         small_settings("camp-plus", **{"train": False, **options})

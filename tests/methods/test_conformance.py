@@ -1,8 +1,13 @@
-"""What every registered method must do; a new method is held against all of it by its line in the registry."""
+"""Checks that every registered method must pass; a new method is tested by its line in the registry.
 
+A reference run is made once for each method and stream. It is checked task by task, and saves a checkpoint at the
+moments at which a run can be interrupted; tests of resuming continue from these.
+"""
+
+import dataclasses
 import math
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from collections.abc import Sequence
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -27,81 +32,205 @@ from camp.bench.checkpoint import load_checkpoint, save_checkpoint
 from camp.bench.evaluation.after_task import Evaluator
 from camp.core.errors import CampError
 from camp.data.tasks import Task
-from camp.methods.base import Method
+from camp.discovery.base import DiscoveryResult
+from camp.methods.base import Method, MethodState
 from camp.methods.registry import METHODS
-
-Open = Callable[..., Stream]
-
-
-@pytest.fixture(scope="module")
-def opened(tmp_path_factory: pytest.TempPathFactory) -> Open:
-    """`stream` in a folder of its own; the pictures of all tests lie in the same banks."""
-    folder = tmp_path_factory.mktemp("streams")
-
-    def open_stream(kind: str, plans: Sequence[Plan] = USUAL, tell_k: bool = True) -> Stream:
-        return stream(kind, folder, plans, tell_k)
-
-    return open_stream
-
 
 PLANS = {"mixed": USUAL, "labelled": LABELLED}
 DISCOVERING = [name for name, info in METHODS.items() if not info.supervised]
 SUPERVISED = [name for name, info in METHODS.items() if info.supervised]
+Moment = tuple[int, int | None]
+"""A task, and the number of epochs of it that were trained; None is before the task was started."""
+ALL_MOMENTS: tuple[Moment, ...] = ((0, 0), (0, 1), (1, None), (1, 0), (1, 1), (1, 2))
+INSIDE_TASKS: tuple[Moment, ...] = ((0, 1), (1, 1))
 
 
 def cases() -> list[tuple[str, str, str]]:
-    """Every method on every kind of input it works on, with labels for some pictures or for all.
+    """Every method on every kind of input, with labels for some images or for all.
 
-    Methods that need all labels meet no other stream; those that are compared with them meet both.
+    Methods that need all labels get no other stream; those that are compared with them get both.
     """
     mixed = [(name, kind, "mixed") for name in DISCOVERING for kind in kinds_for(name)]
-    both = [(name, "pictures", "labelled") for name in DISCOVERING if METHODS[name].incremental]
+    both = [(name, "images", "labelled") for name in DISCOVERING if METHODS[name].incremental]
     return mixed + both + [(name, kind, "labelled") for name in SUPERVISED for kind in kinds_for(name)]
 
 
 every_case = pytest.mark.parametrize(("name", "kind", "labels"), cases())
-discovering = pytest.mark.parametrize(
-    ("name", "kind"), [(name, kind) for name, kind, labels in cases() if labels == "mixed"]
-)
-supervised = pytest.mark.parametrize(
-    ("name", "kind"), [(name, kind) for name, kind, _ in cases() if METHODS[name].supervised]
-)
+
+
+def kind_in_turn(name: str, turn: int) -> str:
+    """One of the kinds of input of a method; methods and turns alternate between them."""
+    kinds = kinds_for(name)
+    return kinds[(list(METHODS).index(name) + turn) % len(kinds)]
 
 
 @dataclass
 class Outcome:
-    """All that a method said and knows."""
+    """All that a method returns and remembers after a run."""
 
     terms: list[dict[str, float]]
     """Of each epoch."""
     categories: list[Any]
     centroids: Tensor | None
     features: Tensor
-    """Of all test pictures."""
+    """Of all test images."""
     predictions: Tensor
     assigned: Tensor
-    found: dict[str, Any]
+    discovery: DiscoveryResult | None
     tensors: dict[str, Tensor]
     """Of its state."""
 
     def same_as(self, other: "Outcome") -> bool:
-        """To the last digit."""
-        mine, yours = self.tensors, other.tensors
-        return (
-            self.terms == other.terms
-            and self.categories == other.categories
-            and _equal(self.centroids, other.centroids)
-            and torch.equal(self.features, other.features)
-            and torch.equal(self.predictions, other.predictions)
-            and torch.equal(self.assigned, other.assigned)
-            and self.found == other.found
-            and mine.keys() == yours.keys()
-            and all(torch.equal(mine[key], yours[key]) for key in mine)
+        """Whether everything is equal to the last digit."""
+        return all(equal(getattr(self, f.name), getattr(other, f.name)) for f in dataclasses.fields(self))
+
+
+def equal(a: Any, b: Any) -> bool:
+    """Whether tensors and what contains them are equal to the last digit."""
+    if isinstance(a, Tensor):
+        return isinstance(b, Tensor) and torch.equal(a, b)
+    if isinstance(a, DiscoveryResult) and isinstance(b, DiscoveryResult):
+        return equal(vars(a), vars(b))
+    if isinstance(a, dict) and isinstance(b, dict):
+        return a.keys() == b.keys() and all(equal(value, b[key]) for key, value in a.items())
+    return bool(a == b)
+
+
+@dataclass
+class Reference:
+    """An undisturbed run over all tasks of a stream."""
+
+    here: Stream
+    name: str
+    options: dict[str, Any]
+    outcome: Outcome
+    checkpoints: dict[Moment, Path]
+    end: Path
+    """The checkpoint after the last task."""
+
+    def state(self, moment: Moment) -> MethodState:
+        """The state that was saved at a moment."""
+        return loaded(self.checkpoints[moment])
+
+    def resumed(self, moment: Moment) -> Outcome:
+        """The outcome of a run that continues from a moment."""
+        at_task, at_epoch = moment
+        task = self.here.tasks[at_task][0]
+        method = self.here.build(self.name, **self.options)
+        method.load_state(
+            self.state(moment), task if at_epoch is not None else None, self.here.tasks[0][0].views
         )
+        terms = self.outcome.terms[: at_task * method.epochs + (at_epoch or 0)]
+        for later, _ in self.here.tasks[at_task:]:
+            if later is task and at_epoch is not None:
+                terms += [method.train_epoch(epoch) for epoch in range(at_epoch, method.epochs)]
+                method.finish_task(QUIET)
+            else:
+                terms += learn(method, later)
+        return outcome_of(method, self.here, terms)
 
 
-def _equal(a: Tensor | None, b: Tensor | None) -> bool:
-    return torch.equal(a, b) if a is not None and b is not None else a is b
+def loaded(folder: Path) -> MethodState:
+    saved = load_checkpoint(folder)
+    assert saved is not None
+    return saved[0]
+
+
+@dataclass
+class Runs:
+    """Streams and reference runs, each made once for all tests."""
+
+    folder: Path
+    made: dict[str, Any] = field(default_factory=dict)
+
+    def stream(self, kind: str, plans: Sequence[Plan] = USUAL, tell_k: bool = True) -> Stream:
+        """The stream of `plans`; the images of all streams of a kind lie in one bank."""
+        key = repr((kind, plans, tell_k))
+        if key not in self.made:
+            self.made[key] = stream(kind, self.folder, plans, tell_k)
+        here: Stream = self.made[key]
+        return here
+
+    def reference(
+        self,
+        name: str,
+        kind: str,
+        plans: Sequence[Plan] = USUAL,
+        tell_k: bool = True,
+        moments: Sequence[Moment] = ALL_MOMENTS,
+        **options: Any,
+    ) -> Reference:
+        """The run of a method with its checkpoints at some moments."""
+        key = repr((name, kind, plans, tell_k, moments, options))
+        if key not in self.made:
+            folder = self.folder / f"run-{len(self.made)}"
+            self.made[key] = reference_run(self.stream(kind, plans, tell_k), name, folder, moments, options)
+        run: Reference = self.made[key]
+        return run
+
+
+@pytest.fixture(scope="module")
+def runs(tmp_path_factory: pytest.TempPathFactory) -> Runs:
+    return Runs(tmp_path_factory.mktemp("streams"))
+
+
+def reference_run(
+    here: Stream, name: str, folder: Path, moments: Sequence[Moment], options: dict[str, Any]
+) -> Reference:
+    """A run over all tasks, with the answers checked and evaluated after each."""
+    method, evaluator, terms = here.build(name, **options), Evaluator(), []
+    moments = [(task, None if epoch is None else min(epoch, method.epochs)) for task, epoch in moments]
+    checkpoints: dict[Moment, Path] = {}
+
+    def reached(task: int, epoch: int | None) -> None:
+        if (task, epoch) in moments:
+            checkpoints[task, epoch] = folder / f"{task}-{epoch}"
+            save_checkpoint(checkpoints[task, epoch], method.state(), {"task": task, "epoch": epoch})
+
+    for t, (task, _) in enumerate(here.tasks):
+        reached(t, None)
+        method.start_task(task, QUIET)
+        reached(t, 0)
+        for epoch in range(method.epochs):
+            terms.append(method.train_epoch(epoch))
+            reached(t, epoch + 1)
+        method.finish_task(QUIET)
+        check_answers(method, task)
+        measured = evaluator.after_task(method, here.tasks[: t + 1], QUIET)
+        assert len(measured["agnostic"]["all"]) == t + 1
+    assert all(math.isfinite(value) for line in terms for value in line.values())
+    assert not any(line.keys() & {"task", "epoch", "seconds"} for line in terms)  # metrics.jsonl adds them
+    save_checkpoint(folder / "end", method.state(), {"task": len(here.tasks), "epoch": None})
+    return Reference(here, name, options, outcome_of(method, here, terms), checkpoints, folder / "end")
+
+
+def check_answers(method: Method, task: Task) -> None:
+    """Check that categories, centroids and answers fit each other and the labels of the task just learned."""
+    ids = [category.id for category in method.categories]
+    assert len(set(ids)) == len(ids) > 0
+    if method.centroids is not None:
+        assert method.centroids.shape[0] == len(ids)
+        assert method.centroids.isfinite().all()
+    assigned = method.assigned()
+    assert assigned.shape == (len(task),)
+    for position, label in zip(assigned.tolist(), task.labels.tolist()):
+        assert label < 0 or method.categories[position].label == label
+    own = [i for i, category in enumerate(method.categories) if category.task == task.index]
+    members = [int((assigned == i).sum()) for i in own]
+    assert members == [method.categories[i].size for i in own]
+    n_novel = sum(method.categories[i].label is None for i in own)
+    assert n_novel == (0 if method.discovery is None else method.discovery.n_novel)
+    if task.n_novel is not None:
+        assert n_novel == task.n_novel
+    z = method.features(task.views.clean(torch.arange(len(task))))
+    assert z.isfinite().all()
+    answers = method.predict(z)
+    assert answers.shape == (len(task),)
+    assert 0 <= answers.min() <= answers.max() < len(ids)
+    if own:
+        assert set(method.predict(z, torch.tensor(own)).tolist()) <= set(own)
+    if method.centroids is not None:
+        assert torch.equal(method.predict(z, centroids=method.centroids), answers)
 
 
 def features_of(method: Method, here: Stream) -> Tensor:
@@ -119,236 +248,172 @@ def outcome_of(method: Method, here: Stream, terms: list[dict[str, float]]) -> O
         features=z,
         predictions=method.predict(z),
         assigned=method.assigned(),
-        found=method.found,
+        discovery=method.discovery,
         tensors={key: value.clone() for key, value in method.state().tensors.items()},
     )
 
 
-def whole(here: Stream, name: str, seed: int = 0, **options: Any) -> Outcome:
-    """A run over all tasks, measured after each; whatever the method says must hang together."""
-    method = here.build(name, seed, **options)
-    evaluator, terms = Evaluator(), []
-    for t, (task, _) in enumerate(here.tasks):
-        terms += learn(method, task)
-        check_answers(method, task)
-        measured = evaluator.after_task(method, here.tasks[: t + 1], QUIET)
-        assert len(measured["agnostic"]["all"]) == t + 1
-    assert all(math.isfinite(value) for line in terms for value in line.values())
-    assert not any(line.keys() & {"task", "epoch", "seconds"} for line in terms)  # metrics.jsonl adds them
-    return outcome_of(method, here, terms)
-
-
-def check_answers(method: Method, task: Task) -> None:
-    """Categories, centroids and answers fit each other and the labels of the task just learned."""
-    ids = [category.id for category in method.categories]
-    assert len(set(ids)) == len(ids) > 0
-    if method.centroids is not None:
-        assert method.centroids.shape[0] == len(ids)
-        assert method.centroids.isfinite().all()
-    assigned = method.assigned()
-    assert assigned.shape == (len(task),)
-    for position, label in zip(assigned.tolist(), task.labels.tolist()):
-        assert label < 0 or method.categories[position].label == label
-    own = [i for i, category in enumerate(method.categories) if category.task == task.index]
-    members = [int((assigned == i).sum()) for i in own]
-    assert members == [method.categories[i].size for i in own]
-    assert method.found["n_novel"] == sum(method.categories[i].label is None for i in own)
-    if task.n_novel is not None:
-        assert method.found["n_novel"] == task.n_novel
-    z = method.features(task.views.clean(torch.arange(len(task))))
-    assert z.isfinite().all()
-    answers = method.predict(z)
-    assert answers.shape == (len(task),)
-    assert 0 <= answers.min() <= answers.max() < len(ids)
-    if own:
-        assert set(method.predict(z, torch.tensor(own)).tolist()) <= set(own)
-
-
 @every_case
 def test_the_same_seed_gives_the_same_numbers_and_another_does_not(
-    opened: Open, name: str, kind: str, labels: str
+    runs: Runs, name: str, kind: str, labels: str
 ) -> None:
-    here = opened(kind, PLANS[labels])
-    first = whole(here, name)
-    assert whole(here, name).same_as(first)
-    if first.terms:  # else there is no training, and what is left is told by the backbone
-        other = whole(here, name, seed=1)
-        assert other.terms != first.terms
-        assert not torch.equal(other.features, first.features)
-
-
-def interrupted(
-    here: Stream, name: str, folder: Path, at_task: int, at_epoch: int | None, **options: Any
-) -> Outcome:
-    """A run that stops after `at_epoch` epochs of a task (before it, if None) and goes on from a checkpoint."""
-    method, terms = here.build(name, **options), []
-    for task, _ in here.tasks[:at_task]:
+    run = runs.reference(name, kind, PLANS[labels])
+    method, terms = run.here.build(name), []
+    for task, _ in run.here.tasks:
         terms += learn(method, task)
-    task = here.tasks[at_task][0]
-    if at_epoch is not None:
-        at_epoch = min(at_epoch, method.epochs)
-        method.start_task(task, QUIET)
-        terms += [method.train_epoch(epoch) for epoch in range(at_epoch)]
-    save_checkpoint(folder, method.state(), {"task": at_task, "epoch": at_epoch})
-    del method
-
-    saved = load_checkpoint(folder)
-    assert saved is not None
-    resumed = here.build(name, **options)
-    resumed.load(saved[0], task if at_epoch is not None else None, here.tasks[0][0].views)
-    for later, _ in here.tasks[at_task:]:
-        if later is task and at_epoch is not None:
-            terms += [resumed.train_epoch(epoch) for epoch in range(at_epoch, resumed.epochs)]
-            resumed.finish_task(QUIET)
-        else:
-            terms += learn(resumed, later)
-    return outcome_of(resumed, here, terms)
+    assert outcome_of(method, run.here, terms).same_as(run.outcome)
+    if terms:  # else nothing is trained, and the seed of the backbone alone matters
+        other = run.here.build(name, seed=1)
+        others = learn(other, run.here.tasks[0][0])
+        assert others != terms[: len(others)]
+        tip = run.state((1, None)).tensors
+        assert any(not torch.equal(tip[k], v) for k, v in other.state().tensors.items() if k in tip)
 
 
 @every_case
-def test_interrupted_and_resumed_is_undisturbed(
-    opened: Open, tmp_path: Path, name: str, kind: str, labels: str
-) -> None:
-    here = opened(kind, PLANS[labels])
-    undisturbed = whole(here, name)
-    for at_task, at_epoch in ((0, 0), (0, 1), (1, None), (1, 0), (1, 1), (1, 2)):
-        resumed = interrupted(here, name, tmp_path / f"{at_task}-{at_epoch}", at_task, at_epoch)
-        assert resumed.same_as(undisturbed), f"stopped after {at_epoch} epochs of task {at_task}"
+def test_interrupted_and_resumed_is_undisturbed(runs: Runs, name: str, kind: str, labels: str) -> None:
+    run = runs.reference(name, kind, PLANS[labels])
+    moments = run.checkpoints if kind == kind_in_turn(name, 0) else INSIDE_TASKS
+    for moment in moments:
+        if moment in run.checkpoints:
+            assert run.resumed(moment).same_as(run.outcome), f"interrupted at {moment}"
+
+
+@every_case
+def test_saved_and_loaded_predicts_the_same(runs: Runs, name: str, kind: str, labels: str) -> None:
+    run = runs.reference(name, kind, PLANS[labels])
+    again = run.here.build(name, seed=7)  # whatever it began with, the checkpoint decides
+    again.load_state(loaded(run.end), None, run.here.tasks[0][0].views)
+    z = features_of(again, run.here)
+    assert torch.equal(z, run.outcome.features)
+    assert torch.equal(again.predict(z), run.outcome.predictions)
+    assert again.categories == run.outcome.categories
+    assert equal(again.centroids, run.outcome.centroids)
+
+
+@pytest.mark.parametrize(
+    ("name", "kind", "labels"), [case for case in cases() if small_settings(case[0]).after_training()]
+)
+def test_training_can_be_taken_over_from_another_run(runs: Runs, name: str, kind: str, labels: str) -> None:
+    """Where the settings say so, the trained state in place of the epochs leads to the same categories."""
+    run = runs.reference(name, kind, PLANS[labels])
+    trained, taken = run.here.build(name), run.here.build(name)
+    for task, _ in run.here.tasks:
+        trained.start_task(task, QUIET)
+        for epoch in range(trained.epochs):
+            trained.train_epoch(epoch)
+        taken.start_task(task, QUIET)
+        taken.load_trained_state({k: v.clone() for k, v in trained.trained_state().items()})
+        for method in (trained, taken):
+            method.finish_task(QUIET)
+    assert outcome_of(taken, run.here, run.outcome.terms).same_as(run.outcome)
 
 
 @pytest.mark.parametrize("name", [name for name, info in METHODS.items() if not info.pixels])
-def test_a_block_of_a_vit_is_trained_from_a_bank(opened: Open, tmp_path: Path, name: str) -> None:
+def test_a_block_of_a_vit_is_trained_from_a_bank(runs: Runs, name: str) -> None:
     """The paper's tip: its attention is rearranged, and has gradients of its own."""
-    here = opened("tokens", PLANS["labelled" if METHODS[name].supervised else "mixed"])
-    assert interrupted(here, name, tmp_path, 1, 1).same_as(whole(here, name))
+    plans = PLANS["labelled" if METHODS[name].supervised else "mixed"]
+    run = runs.reference(name, "tokens", plans, moments=((1, 1),))
+    for moment in run.checkpoints:
+        assert run.resumed(moment).same_as(run.outcome)
 
 
 @pytest.mark.parametrize("name", DISCOVERING)
-@pytest.mark.parametrize("at_task", [0, 1])
-def test_resumed_where_the_number_of_categories_is_estimated(
-    opened: Open, tmp_path: Path, name: str, at_task: int
-) -> None:
-    here = opened("pictures", tell_k=False)
-    assert interrupted(here, name, tmp_path, at_task, 1).same_as(whole(here, name))
+def test_the_number_of_categories_is_estimated_and_resumed(runs: Runs, name: str) -> None:
+    run = runs.reference(name, kind_in_turn(name, 0), tell_k=False, moments=INSIDE_TASKS)
+    assert run.here.tasks[0][0].n_novel is None
+    found = run.outcome.discovery
+    assert found is not None
+    assert found.estimate is not None
+    assert 0 <= found.n_novel <= 3
+    assert [k for k, _ in found.estimate.curve] == sorted({k for k, _ in found.estimate.curve})
+    assert all(0 <= score <= 1 for _, score in found.estimate.curve)
+    for moment in run.checkpoints:
+        assert run.resumed(moment).same_as(run.outcome)
 
 
-@every_case
-def test_saved_and_loaded_predicts_the_same(
-    opened: Open, tmp_path: Path, name: str, kind: str, labels: str
-) -> None:
-    here = opened(kind, PLANS[labels])
-    method = here.build(name)
-    for task, _ in here.tasks:
-        learn(method, task)
-    save_checkpoint(tmp_path, method.state(), {"task": len(here.tasks), "epoch": None})
-    saved = load_checkpoint(tmp_path)
-    assert saved is not None
-    again = here.build(name, seed=7)  # whatever it began with, the checkpoint decides
-    again.load(saved[0], None, here.tasks[0][0].views)
-    z = features_of(method, here)
-    assert torch.equal(features_of(again, here), z)
-    assert torch.equal(again.predict(z), method.predict(z))
-    assert again.categories == method.categories
-    assert _equal(again.centroids, method.centroids)
-
-
-@discovering
-@pytest.mark.parametrize(
-    "plans",
-    [
-        pytest.param([{0: (1, 0), 1: (6, 5), 2: (0, 6)}, {3: (5, 1), 4: (0, 1)}], id="one image in a class"),
-        pytest.param([{0: (5, 4), 1: (5, 4)}, {3: (5, 4), 4: (4, 5)}], id="no novel class"),
-        pytest.param([{0: (6, 0), 1: (6, 0)}, {3: (6, 0), 4: (6, 0)}], id="no unlabelled image"),
-        pytest.param([{0: (0, 8), 1: (0, 8)}, {3: (0, 8), 4: (0, 8)}], id="no labelled image"),
-        pytest.param([{0: (5, 4), 2: (0, 8)}, {3: (0, 8), 4: (0, 8)}], id="labels in the first task only"),
-        pytest.param([{0: (5, 4), 2: (0, 8)}, {0: (5, 4), 1: (4, 5), 3: (0, 8)}], id="a class comes again"),
-        pytest.param([{0: (5, 4), 2: (0, 8)}, {0: (0, 4), 2: (4, 4), 3: (0, 8)}], id="a novel class gets labels"),
-        pytest.param([{0: (6, 5), 1: (0, 6)}, {3: (6, 5), 4: (0, 6)}], id="last batch of one picture"),
-        pytest.param([{0: (0, 9), 1: (0, 8)}, {3: (0, 9), 4: (0, 8)}], id="last batch of one, no labels"),
-        pytest.param([{0: (1, 1)}, {1: (1, 1)}], id="two pictures a task"),
+UNUSUAL: dict[str, list[Plan]] = {
+    "one image in a class": [{0: (1, 0), 1: (6, 5), 2: (0, 6)}, {3: (5, 1), 4: (0, 1)}],
+    "no novel class": [{0: (5, 4), 1: (5, 4)}, {3: (5, 4), 4: (4, 5)}],
+    "no unlabelled image": [{0: (6, 0), 1: (6, 0)}, {3: (6, 0), 4: (6, 0)}],
+    "no labelled image": [{0: (0, 8), 1: (0, 8)}, {3: (0, 8), 4: (0, 8)}],
+    "labels in the first task only": [{0: (5, 4), 2: (0, 8)}, {3: (0, 8), 4: (0, 8)}],
+    "a class comes again": [{0: (5, 4), 2: (0, 8)}, {0: (6, 4), 1: (4, 5), 3: (0, 8)}],
+    "a novel class gets labels": [{0: (5, 4), 2: (0, 8)}, {0: (0, 4), 2: (4, 4), 3: (0, 8)}],
+    "last batch of one image": [{0: (6, 5), 1: (0, 6)}, {3: (6, 5), 4: (0, 6)}],
+    "last batch of one, no labels": [{0: (0, 9), 1: (0, 8)}, {3: (0, 9), 4: (0, 8)}],
+    "two images a task": [{0: (1, 1)}, {1: (1, 1)}],
+}
+UNUSUAL_LABELLED: dict[str, list[Plan]] = {
+    "one image in a class": [{0: (1, 0), 1: (6, 0)}, {3: (5, 0), 4: (1, 0)}],
+    "last batch of one image": [{0: (9, 0), 1: (8, 0)}, {3: (9, 0), 4: (8, 0)}],
+    "two images a task": [{0: (1, 0), 1: (1, 0)}, {3: (1, 0), 4: (1, 0)}],
+    "one class a task": [{0: (6, 0)}, {3: (6, 0)}],
+    "tasks of other sizes": [
+        {0: (5, 0), 1: (5, 0)},
+        {3: (5, 0)},
+        {4: (5, 0), 5: (5, 0), 6: (5, 0)},
     ],
-)  # fmt: skip
-def test_unusual_tasks(opened: Open, name: str, kind: str, plans: list[Plan]) -> None:
-    check_unusual(opened, name, kind, plans)
+}
 
 
-@supervised
-@pytest.mark.parametrize(
-    "plans",
-    [
-        pytest.param([{0: (1, 0), 1: (6, 0)}, {3: (5, 0), 4: (1, 0)}], id="one image in a class"),
-        pytest.param([{0: (9, 0), 1: (8, 0)}, {3: (9, 0), 4: (8, 0)}], id="last batch of one picture"),
-        pytest.param([{0: (1, 0), 1: (1, 0)}, {3: (1, 0), 4: (1, 0)}], id="two pictures a task"),
-        pytest.param([{0: (6, 0)}, {3: (6, 0)}], id="one class a task"),
-        pytest.param([{0: (5, 0), 1: (5, 0)}, {3: (5, 0)}, {4: (5, 0), 5: (5, 0), 6: (5, 0)}], id="unlike tasks"),
-    ],
-)  # fmt: skip
-def test_unusual_tasks_where_every_picture_has_its_label(
-    opened: Open, name: str, kind: str, plans: list[Plan]
-) -> None:
-    check_unusual(opened, name, kind, plans)
+@pytest.mark.parametrize("name", DISCOVERING)
+@pytest.mark.parametrize("case", UNUSUAL)
+def test_unusual_tasks(runs: Runs, name: str, case: str) -> None:
+    check_unusual(runs, name, kind_in_turn(name, list(UNUSUAL).index(case)), UNUSUAL[case])
 
 
-def check_unusual(opened: Open, name: str, kind: str, plans: list[Plan]) -> None:
-    """A run over `plans` that knows all their digits in the end."""
-    outcome = whole(opened(kind, plans), name)
+@pytest.mark.parametrize("name", SUPERVISED)
+@pytest.mark.parametrize("case", UNUSUAL_LABELLED)
+def test_unusual_tasks_where_every_image_is_labelled(runs: Runs, name: str, case: str) -> None:
+    kind = kind_in_turn(name, list(UNUSUAL_LABELLED).index(case))
+    check_unusual(runs, name, kind, UNUSUAL_LABELLED[case])
+
+
+def check_unusual(runs: Runs, name: str, kind: str, plans: list[Plan]) -> None:
+    """Check that a run over `plans` knows all their digits in the end."""
+    outcome = runs.reference(name, kind, plans, moments=()).outcome
     digits = {digit for plan in plans for digit in plan}
     known = {digit for plan in plans for digit, (labelled, _) in plan.items() if labelled}
     assert len({c.label for c in outcome.categories if c.label is not None}) == len(known)
     assert len(outcome.categories) >= len(digits)
 
 
-@pytest.mark.parametrize("name", SUPERVISED)
-def test_a_picture_without_its_label_is_refused(opened: Open, name: str) -> None:
-    here = opened("pictures", [LABELLED[0], {3: (6, 0), 4: (5, 1)}])
-    method = here.build(name)
-    learn(method, here.tasks[0][0])
-    sentence = "needs the label of every picture, and 1 of the 12 in task 2 have none: use --setting cil"
-    with pytest.raises(CampError, match=sentence):
-        method.start_task(here.tasks[1][0], QUIET)
+@pytest.mark.parametrize("name", DISCOVERING)
+def test_a_class_keeps_its_category(runs: Runs, name: str) -> None:
+    """Labelled images of a class that is known already move its category; they make no second one."""
+    case = "a class comes again"
+    kind = kind_in_turn(name, list(UNUSUAL).index(case))
+    run = runs.reference(name, kind, UNUSUAL[case], moments=())
+    first, second = ([(c.id, c.label) for c in run.outcome.categories if c.task == task] for task in (0, 1))
+    assert first == [(0, 0), (1, None)]
+    assert second == [(2, 1), (3, None)]
 
 
-@pytest.mark.parametrize("name", SUPERVISED)
-def test_a_class_is_remembered_by_its_label(opened: Open, name: str) -> None:
-    """Nothing is discovered: each class of a task is a category, in the order of the labels."""
-    here = opened("pictures", LABELLED)
-    method = here.build(name)
-    for task, _ in here.tasks:
-        learn(method, task)
-    assert [(c.id, c.label, c.task, c.size) for c in method.categories] == [
-        *((0, 0, 0, 10), (1, 1, 0, 10), (2, 2, 0, 9)),
-        *((3, 3, 1, 10), (4, 4, 1, 10), (5, 5, 1, 9)),
-    ]
-
-
-def test_batches_of_one_picture_are_met() -> None:
+def test_batches_of_one_image_occur() -> None:
     """The plans above end in such a batch, whatever `SMALL` says."""
     size = small_settings("camp").training.batch_size
     for plan in ({0: (6, 5), 1: (0, 6)}, {0: (0, 9), 1: (0, 8)}, {0: (9, 0), 1: (8, 0)}):
         assert sum(sum(counts) for counts in plan.values()) % size == 1
 
 
-@discovering
-def test_a_class_keeps_its_category(opened: Open, name: str, kind: str) -> None:
-    """Labelled pictures of a class that is known already move its category; they make no second one."""
-    here = opened(kind, [{0: (5, 4), 2: (0, 8)}, {0: (6, 4), 1: (4, 5), 3: (0, 8)}])
+@pytest.mark.parametrize("name", SUPERVISED)
+def test_an_image_without_a_label_is_refused(runs: Runs, name: str) -> None:
+    here = runs.stream("images", [LABELLED[0], {3: (6, 0), 4: (5, 1)}])
     method = here.build(name)
-    learn(method, here.tasks[0][0])
-    before = [(category.id, category.task, category.label) for category in method.categories]
-    learn(method, here.tasks[1][0])
-    assert [(c.id, c.task, c.label) for c in method.categories[: len(before)]] == before
-    labels = [category.label for category in method.categories if category.label is not None]
-    assert sorted(labels) == [0, 1]
+    sentence = "needs the label of every image, and 1 of the 12 in task 2 have none: use --setting cil"
+    with pytest.raises(CampError, match=sentence):
+        method.start_task(here.tasks[1][0], QUIET)
 
 
-@discovering
-def test_number_of_categories_estimated(opened: Open, name: str, kind: str) -> None:
-    here = opened(kind, tell_k=False)
-    outcome = whole(here, name)
-    assert here.tasks[0][0].n_novel is None
-    assert 0 <= outcome.found["n_novel"] <= 3
-    assert [k for k, _ in outcome.found["curve"]] == sorted({k for k, _ in outcome.found["curve"]})
-    assert all(0 <= score <= 1 for _, score in outcome.found["curve"])
+@pytest.mark.parametrize("name", SUPERVISED)
+def test_a_class_is_remembered_by_its_label(runs: Runs, name: str) -> None:
+    """Nothing is discovered: each class of a task is a category, in the order of the labels."""
+    categories = runs.reference(name, "images", LABELLED).outcome.categories
+    assert [(c.id, c.label, c.task, c.size) for c in categories] == [
+        *((0, 0, 0, 10), (1, 1, 0, 10), (2, 2, 0, 9)),
+        *((3, 3, 1, 10), (4, 4, 1, 10), (5, 5, 1, 9)),
+    ]
 
 
 def least_exemplars(name: str) -> int:
@@ -363,51 +428,52 @@ def least_exemplars(name: str) -> int:
 with_exemplars = pytest.mark.parametrize("name", [name for name in DISCOVERING if takes(name, "exemplars")])
 
 
+def exemplar_run(runs: Runs, name: str, exemplars: int) -> Reference:
+    kind = kind_in_turn(name, 1)
+    return runs.reference(name, kind, moments=((1, None), (1, 1)), exemplars=exemplars)
+
+
 @with_exemplars
-def test_exemplars_are_kept_and_restored(opened: Open, tmp_path: Path, name: str) -> None:
-    here = opened("pictures")
-    views = here.tasks[0][0].views
+def test_exemplars_are_kept_and_restored(runs: Runs, name: str) -> None:
     for exemplars in (least_exemplars(name), 5):
-        method = here.build(name, exemplars=exemplars)
-        for t, (task, _) in enumerate(here.tasks):
-            learn(method, task)
-            kept = method.state().tensors.get("memory.labels", torch.empty(0))
+        run = exemplar_run(runs, name, exemplars)
+        states = run.state((1, None)).tensors, run.outcome.tensors
+        for t, tensors in enumerate(states):
+            kept = tensors.get("exemplars.labels", torch.empty(0))
             assert sorted(kept.tolist()) == sorted(list(range(2 * (t + 1))) * exemplars)
         if exemplars:
-            tensors = method.state().tensors
-            assert len(np.unique(tensors["memory.digests"].numpy(), axis=0)) == len(tensors["memory.labels"])
-            own = {
-                bytes(d.tolist()) for task, _ in here.tasks for d in task.views.digests()[task.labels >= 0]
-            }
-            assert {bytes(d.tolist()) for d in tensors["memory.digests"]} <= own
-        undisturbed = whole(here, name, exemplars=exemplars)
-        resumed = interrupted(here, name, tmp_path / str(exemplars), 1, 1, exemplars=exemplars)
-        assert resumed.same_as(undisturbed)
-        assert len(views) == 29  # a task is not changed by those who learn from it
+            digests = run.outcome.tensors["exemplars.digests"]
+            assert len(np.unique(digests.numpy(), axis=0)) == len(digests)
+            tasks = [task for task, _ in run.here.tasks]
+            labelled = {bytes(d.tolist()) for task in tasks for d in task.views.digests()[task.labels >= 0]}
+            assert {bytes(d.tolist()) for d in digests} <= labelled
+        assert run.resumed((1, 1)).same_as(run.outcome)
+        assert len(run.here.tasks[0][0].views) == 29  # learning from a task does not change it
 
 
 @with_exemplars
-def test_exemplars_make_a_difference(opened: Open, name: str) -> None:
-    here = opened("vectors")
+def test_exemplars_make_a_difference(runs: Runs, name: str) -> None:
     few = least_exemplars(name)
-    with_memory, without = whole(here, name, exemplars=5), whole(here, name, exemplars=few)
+    replayed, without = (exemplar_run(runs, name, count).outcome.terms for count in (5, few))
     if not few:
-        assert with_memory.terms[:2] == without.terms[:2]  # the first task has nothing to replay
-    assert with_memory.terms[2:] != without.terms[2:]
+        assert replayed[:2] == without[:2]  # the first task has nothing to replay
+    assert replayed[2:] != without[2:]
 
 
 @with_exemplars
 def test_a_negative_number_of_exemplars_is_refused(name: str) -> None:
-    with pytest.raises(CampError, match="can not be negative"):
+    with pytest.raises(CampError, match="cannot be negative"):
         small_settings(name, exemplars=-1)
 
 
 @pytest.mark.parametrize("name", [name for name, info in METHODS.items() if not info.pixels])
-def test_no_epochs_is_the_backbone_as_it_is(opened: Open, name: str) -> None:
-    here = opened("vectors", PLANS["labelled" if METHODS[name].supervised else "mixed"])
-    outcome = whole(here, name, **({"epochs": 0} if takes(name, "epochs") else {}))
-    truth = here.tasks[0][1]
-    assert outcome.terms == []
+def test_without_epochs_features_are_those_of_the_backbone(runs: Runs, name: str) -> None:
+    plans = PLANS["labelled" if METHODS[name].supervised else "mixed"]
+    options = {"epochs": 0} if takes(name, "epochs") else {}
+    run = runs.reference(name, "vectors", plans, moments=(), **options)
+    truth = run.here.tasks[0][1]
+    assert run.outcome.terms == []
     given = truth.test_views.clean(torch.arange(len(truth.test_views)))
-    expected = here.build(name).features(given) if name == "camp-plus" else given["vector"]  # it takes roots
-    torch.testing.assert_close(outcome.features[: len(expected)], expected)
+    transformed = name == "camp-plus"  # its features are transformed
+    expected = run.here.build(name).features(given) if transformed else given["vector"]
+    torch.testing.assert_close(run.outcome.features[: len(expected)], expected)

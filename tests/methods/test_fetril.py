@@ -76,7 +76,7 @@ def test_a_class_alone_is_the_answer() -> None:
 @pytest.fixture(scope="module")
 def here(tmp_path_factory: pytest.TempPathFactory) -> Stream:
     plans = [*LABELLED, {6: (6, 0), 7: (6, 0)}]
-    return stream("pictures", tmp_path_factory.mktemp("streams"), plans)
+    return stream("images", tmp_path_factory.mktemp("streams"), plans)
 
 
 def test_the_network_is_frozen_after_the_first_task(here: Stream) -> None:
@@ -111,7 +111,7 @@ def test_a_class_is_remembered_by_the_mean_of_its_features(here: Stream) -> None
 
 
 def test_old_classes_are_still_told_apart(here: Stream) -> None:
-    """By one classifier over all of them, though it has seen no picture of theirs since."""
+    """By one classifier over all of them, though it has seen no image of theirs since."""
     method = here.build("fetril", epochs=8)
     for task, _ in here.tasks:
         method.start_task(task, QUIET)

@@ -7,9 +7,8 @@ from small_streams import KINDS, QUIET, Stream, stream
 from torch import nn
 
 from camp.methods.base import Method
-from camp.methods.consolidation import diagonal_fisher
+from camp.methods.consolidation import ElasticWeightConsolidation, diagonal_fisher
 from camp.methods.gccd.centroid_method import CentroidMethod
-from camp.methods.gccd.gcd_ewc import GcdEwc
 
 
 @pytest.fixture(scope="module", params=KINDS)
@@ -27,7 +26,7 @@ def learn(method: Method, here: Stream, tasks: int = 2) -> list[dict[str, float]
 
 
 def test_the_fisher_information_is_the_mean_square_of_single_gradients(here: Stream) -> None:
-    """One picture at a time, by plain autograd."""
+    """One image at a time, by plain autograd."""
     task = here.tasks[0][0]
     tip = here.build("gcd").tip  # type: ignore[attr-defined]
     torch.manual_seed(0)
@@ -47,21 +46,29 @@ def test_the_fisher_information_is_the_mean_square_of_single_gradients(here: Str
     assert all(p.grad is None for p in tip.parameters())
 
 
+def consolidation_of(method: Method) -> ElasticWeightConsolidation:
+    assert isinstance(method, CentroidMethod)
+    [consolidation] = method.callbacks
+    assert isinstance(consolidation, ElasticWeightConsolidation)
+    return consolidation
+
+
 def test_fisher_information_adds_up_over_tasks(here: Stream) -> None:
     method = here.build("gcd-ewc")
-    assert isinstance(method, GcdEwc)
+    consolidation = consolidation_of(method)
     learn(method, here, tasks=1)
-    first = {name: value.clone() for name, value in method.consolidation.fisher.items()}
+    first = {name: value.clone() for name, value in consolidation.fisher.items()}
     assert any(value.sum() > 0 for value in first.values())
     task = here.tasks[1][0]
     method.start_task(task, QUIET)
-    objective = method._training().objective
-    method._trained(QUIET)
+    run = method._current_run()
+    objective = run.trainer.step.objective
+    consolidation.after_training(run, QUIET)
     rows = (task.labels >= 0).nonzero()[:, 0]
     second = diagonal_fisher(
         method.tip, objective.classifier, task.views.subset(rows), task.labels[rows], QUIET
     )
-    for name, value in method.consolidation.fisher.items():
+    for name, value in consolidation.fisher.items():
         torch.testing.assert_close(value, first[name] + second[name])
 
 
@@ -70,14 +77,12 @@ def test_consolidation_holds_the_tip(here: Stream) -> None:
     moved = {}
     for strength in (0.0, 1e9):
         method = here.build("gcd-ewc", ewc=strength)
-        assert isinstance(method, GcdEwc)
         first = learn(method, here, tasks=1)
         assert all("penalty" not in line for line in first)
         before = {name: p.detach().clone() for name, p in method.tip.named_parameters()}
-        fisher = method.consolidation.fisher
+        fisher = consolidation_of(method).fisher
         method.start_task(here.tasks[1][0], QUIET)
-        penalty = method._training().penalty
-        assert penalty is not None
+        [penalty] = method._current_run().trainer.penalties
         assert penalty().item() == 0
         method.train_epoch(0)
         method.train_epoch(1)

@@ -8,7 +8,8 @@ from small_streams import KINDS, QUIET, Stream, small_settings, stream
 from torch import Tensor
 
 from camp.core.errors import CampError
-from camp.methods.gccd.gm import GmMethod, GmObjective, GmSettings
+from camp.methods.gccd.centroid_method import CentroidMethod
+from camp.methods.gccd.gm import GmObjective, GmSettings
 from camp.nn.losses import cross_entropy, simclr
 from camp.nn.losses.pairwise import mutual_neighbours, pairwise
 
@@ -18,14 +19,14 @@ def here(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactor
     return stream(request.param, tmp_path_factory.mktemp("stream"))
 
 
-def tip_of(method: GmMethod) -> dict[str, Tensor]:
+def tip_of(method: CentroidMethod) -> dict[str, Tensor]:
     return {name: value.clone() for name, value in method.tip.state_dict().items()}
 
 
-def branches(here: Stream, merge: float) -> tuple[GmMethod, dict[str, Tensor], dict[str, Tensor]]:
+def branches(here: Stream, merge: float) -> tuple[CentroidMethod, dict[str, Tensor], dict[str, Tensor]]:
     """A method after two tasks, its static branch (after the first) and its dynamic one (before merging)."""
     method = here.build("gm", merge=merge, n_init=20)
-    assert isinstance(method, GmMethod)
+    assert isinstance(method, CentroidMethod)
     found = []
     for task, _ in here.tasks:
         method.start_task(task, QUIET)
@@ -66,7 +67,7 @@ def test_by_default_all_tasks_count_alike(tmp_path: Path) -> None:
 
 
 def test_categories_are_found_in_the_merged_space(here: Stream) -> None:
-    """Centroids of the second task are means of what the merged tip makes of its pictures."""
+    """Centroids of the second task are means of what the merged tip makes of its images."""
     method, _, _ = branches(here, 0.5)
     task = here.tasks[1][0]
     z, assigned = method.features(task.views.clean(torch.arange(len(task)))), method.assigned()
@@ -90,7 +91,7 @@ def test_growing_is_its_equation() -> None:
 
 
 def test_pairs_bring_neighbours_together() -> None:
-    """Two knots of pictures, and the head alone learns to put each into a category of its own."""
+    """Two knots of images, and the head alone learns to put each into a category of its own."""
     draw = torch.Generator().manual_seed(0)
     knots = torch.tensor([[4.0, 0.0, 0.0], [0.0, 4.0, 0.0]]).repeat_interleave(6, dim=0)
     z = knots + 0.1 * torch.randn(2, 12, 3, generator=draw)

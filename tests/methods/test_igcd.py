@@ -79,10 +79,10 @@ def test_the_loss_is_its_equation(epoch: int) -> None:
     draw = torch.Generator().manual_seed(1)
     z = torch.randn(2, OWN + 4, DIM, generator=draw, dtype=torch.float64)
     support = torch.randn(8, DIM, generator=draw, dtype=torch.float64)
-    rows, labels = [0, 0, 2, 5, 2, 5, 3, 3], [2, 5, 5, 3]  # rows 1 and 4 have no picture in the support set
+    rows, labels = [0, 0, 2, 5, 2, 5, 3, 3], [2, 5, 5, 3]  # rows 1 and 4 have no image in the support set
     objective = IgcdObjective(s, DIM, 6, torch.Generator().manual_seed(0)).double()
     plain = SimgcdObjective(s, DIM, 6, torch.Generator().manual_seed(0)).double()
-    objective.look_at(support, torch.tensor(rows))
+    objective.set_support(support, torch.tensor(rows))
     loss = objective(z, OWN, torch.tensor(labels), epoch)["loss"].item()
     simgcd = plain(z, OWN, torch.tensor(labels), epoch)["loss"].item()
     weight = 0.2 * (math.exp(-5 * (1 - epoch / 5) ** 2) if epoch < 5 else 1)
@@ -90,20 +90,20 @@ def test_the_loss_is_its_equation(epoch: int) -> None:
     assert loss == pytest.approx(simgcd + weight * snn, rel=1e-9)
 
 
-def test_the_support_set_is_the_densest_pictures_of_each_category(folder: Path) -> None:
+def test_the_support_set_is_the_densest_images_of_each_category(folder: Path) -> None:
     here = stream("vectors", folder)
     method = here.build("igcd", exemplars=3, neighbours=4)
     assert isinstance(method, Igcd)
     task = here.tasks[0][0]
     learn(method, task)
-    assert method.memory.labels is not None
+    assert method.exemplars.labels is not None
     assert method.discovered.labels is not None
-    assert method.memory.labels.tolist() == [0, 0, 0, 1, 1, 1]
+    assert method.exemplars.labels.tolist() == [0, 0, 0, 1, 1, 1]
     assert method.discovered.labels.tolist() == [2, 2, 2]
     around = density(clean_features(method.tip, task.views, QUIET), 4)
     names = digests(task.views)
     for memory, members in (
-        (method.memory, [(task.labels == label).nonzero()[:, 0].tolist() for label in (0, 1)]),
+        (method.exemplars, [(task.labels == label).nonzero()[:, 0].tolist() for label in (0, 1)]),
         (method.discovered, [(method.assigned() == 2).nonzero()[:, 0].tolist()]),
     ):
         expected = []
@@ -113,8 +113,8 @@ def test_the_support_set_is_the_densest_pictures_of_each_category(folder: Path) 
         assert digests(memory.views) == expected
 
 
-def test_discovered_categories_hold_unlabelled_pictures_only(folder: Path) -> None:
-    here = stream("pictures", folder)
+def test_discovered_categories_hold_unlabelled_images_only(folder: Path) -> None:
+    here = stream("images", folder)
     method = here.build("igcd", exemplars=5)
     for task, _ in here.tasks:
         learn(method, task)
@@ -128,19 +128,19 @@ def test_discovered_categories_hold_unlabelled_pictures_only(folder: Path) -> No
 
 
 def test_known_and_discovered_categories_are_replayed(folder: Path) -> None:
-    """Behind the task's own pictures come those of the support set, with the rows of their categories."""
+    """Behind the task's own images come those of the support set, with the rows of their categories."""
     here = stream("vectors", folder, [{0: (5, 4), 2: (0, 8)}, {0: (5, 4), 1: (4, 5), 3: (0, 8)}])
     method = here.build("igcd", exemplars=2)
     assert isinstance(method, Igcd)
     learn(method, here.tasks[0][0])
     task = here.tasks[1][0]
     method.start_task(task, QUIET)
-    training = method._training()
-    assert training.own == len(task)
+    training = method._current_run().trainer.data
+    assert training.num_task_images == len(task)
     assert sorted(training.labels[len(task) :].tolist()) == [0, 0, 1, 1]
     expected = {-1: -1, 0: 0, 1: 2}
     assert training.labels[: len(task)].tolist() == [expected[label] for label in task.labels.tolist()]
-    views, rows = method._support
+    views, rows = method.support.views, method.support.rows
     assert sorted(rows.tolist()) == [
         0,
         0,
@@ -164,8 +164,7 @@ def test_the_support_set_moves_with_the_features(folder: Path) -> None:
     for task, _ in here.tasks:
         learn(method, task)
     kept = method._kept()
-    assert kept is not None
-    support, positions = clean_features(method.tip, kept[0], QUIET), kept[1]
+    support, positions = clean_features(method.tip, kept.views, QUIET), kept.labels
     z = method.features(here.tasks[0][0].views.clean(torch.arange(20)))
     for x, answer in zip(z, method.predict(z)):
         votes = torch.zeros(6)

@@ -1,4 +1,4 @@
-"""IL2A: classes of mixed pictures, which do not last, and old classes with their spread."""
+"""IL2A: classes of mixed images, which do not last, and old classes with their spread."""
 
 import math
 from itertools import combinations
@@ -12,8 +12,9 @@ from torch import Tensor
 
 from camp.core.errors import CampError
 from camp.core.seeds import generator
-from camp.methods.cil.il2a import Il2a, Il2aObjective, Il2aSettings
-from camp.methods.cil.prototypes import Prototypes
+from camp.methods.cil.base import ClassRange, IncrementalMethod
+from camp.methods.cil.il2a import Il2aObjective, Il2aSettings
+from camp.methods.cil.prototypes import ClassPrototypes, PrototypeMemory
 from camp.nn.losses import semantic_augmentation
 
 DIM = 3
@@ -22,17 +23,19 @@ PLANS = [{0: (8, 0), 1: (8, 0), 2: (8, 0)}, {3: (8, 0), 4: (8, 0)}, {5: (9, 0)}]
 
 @pytest.fixture(scope="module")
 def here(tmp_path_factory: pytest.TempPathFactory) -> Stream:
-    return stream("pictures", tmp_path_factory.mktemp("il2a"), PLANS)
+    return stream("images", tmp_path_factory.mktemp("il2a"), PLANS)
 
 
-def objective(known: int, old: Prototypes | None = None, mixtures: int = 4) -> Il2aObjective:
+def objective(known: int, old: ClassPrototypes | None = None, mixtures: int = 4) -> Il2aObjective:
     count = 0 if old is None else len(old)
-    return Il2aObjective(DIM, count, known, generator(0), Il2aSettings(mixtures=mixtures), old).double()
+    return Il2aObjective(
+        ClassRange(DIM, count, known), generator(0), Il2aSettings(mixtures=mixtures), old
+    ).double()
 
 
-def old_prototypes() -> Prototypes:
+def old_prototypes() -> ClassPrototypes:
     means, roots = torch.randn(2, 4, DIM, generator=generator(1)).double().split([1, 3], dim=1)
-    return Prototypes(means[:, 0], torch.tensor(0.7), roots @ roots.transpose(1, 2))
+    return ClassPrototypes(means[:, 0], torch.tensor(0.7), roots @ roots.transpose(1, 2))
 
 
 def test_each_pair_of_the_tasks_classes_is_a_class_of_its_own() -> None:
@@ -73,7 +76,7 @@ def test_partners_and_shares_are_drawn_for_the_whole_step() -> None:
     assert all(torch.equal(again[key], plan[key]) for key in plan)
 
 
-def test_mixtures_are_of_the_views_of_both_pictures_however_the_step_is_shared(here: Stream) -> None:
+def test_mixtures_are_of_the_views_of_both_images_however_the_step_is_shared(here: Stream) -> None:
     views, made = here.tasks[0][0].views, objective(known=3, mixtures=2)
     rows = torch.tensor([3, 0, 9, 5, 7])
     ids = views.draw(rows, 1, generator(0))
@@ -116,9 +119,9 @@ def test_the_loss_leaves_out_mixtures_without_a_class() -> None:
     assert terms["loss"].item() == pytest.approx(ce + 10 * fd + 10 * prototype, rel=1e-9)
 
 
-def learned(here: Stream, tasks: int, **options: Any) -> tuple[Il2a, list[dict[str, float]]]:
+def learned(here: Stream, tasks: int, **options: Any) -> tuple[IncrementalMethod, list[dict[str, float]]]:
     method, terms = here.build("il2a", **options), []
-    assert isinstance(method, Il2a)
+    assert isinstance(method, IncrementalMethod)
     for task, _ in here.tasks[:tasks]:
         terms += learn(method, task)
     return method, terms
@@ -126,16 +129,16 @@ def learned(here: Stream, tasks: int, **options: Any) -> tuple[Il2a, list[dict[s
 
 def test_classes_of_pairs_do_not_last(here: Stream) -> None:
     method = here.build("il2a")
-    assert isinstance(method, Il2a)
+    assert isinstance(method, IncrementalMethod)
     for (task, _), known, pairs in zip(here.tasks, (3, 5, 6), (3, 1, 0)):
-        before = method._heads.get("classifier.weight", torch.empty(0, method.dim))
+        before = method.heads.tensors.get("classifier.weight", torch.empty(0, method.dim))
         method.start_task(task, QUIET)
-        rows = method._training().objective.get_parameter("classifier.weight")
+        rows = method._current_run().trainer.step.objective.get_parameter("classifier.weight")
         assert len(rows) == known + pairs
         assert torch.equal(rows[: len(before)], before)  # rows of old classes go on
         method.train_epoch(0)
         method.finish_task(QUIET)
-        assert {name: len(value) for name, value in method._heads.items()} == {
+        assert {name: len(value) for name, value in method.heads.tensors.items()} == {
             "classifier.weight": known,
             "classifier.bias": known,
         }
@@ -145,17 +148,17 @@ def test_old_prototypes_enter_from_the_second_task_on(here: Stream) -> None:
     method, terms = learned(here, 3)
     assert [sorted(line) for line in terms[:2]] == [["ce", "loss"]] * 2
     assert [sorted(line) for line in terms[2:]] == [["ce", "fd", "loss", "prototype"]] * 4
-    assert method.prototypes is not None
-    assert method.prototypes.covariances is not None
-    assert method.prototypes.covariances.shape == (6, method.dim, method.dim)
+    [memory] = method.callbacks
+    assert isinstance(memory, PrototypeMemory)
+    assert memory.prototypes.covariances.shape == (6, method.dim, method.dim)
     _, other = learned(here, 2, semantic_strength=0.0)
     assert other[:2] == terms[:2]
     assert other[2:] != terms[2:4]
 
 
-def test_settings_and_networks_that_can_not_be_are_refused(tmp_path: Path) -> None:
+def test_settings_and_networks_that_cannot_be_are_refused(tmp_path: Path) -> None:
     for options in ({"mixtures": 0}, {"semantic_strength": -1.0}):
         with pytest.raises(CampError, match="IL2A needs"):
             Il2aSettings(**options)
-    with pytest.raises(CampError, match="IL2A works on pictures"):
+    with pytest.raises(CampError, match="IL2A works on images"):
         stream("vectors", tmp_path, PLANS).build("il2a")

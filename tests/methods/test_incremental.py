@@ -8,11 +8,10 @@ import torch.nn.functional as F
 from small_streams import CPU, QUIET, Stream, backbone, learn, small_settings, stream
 
 from camp.core.errors import CampError
-from camp.methods.cil.base import IncrementalMethod, SupervisedPhase
-from camp.methods.cil.ewc import Ewc
+from camp.methods.cil.base import ClassRange, IncrementalMethod, SupervisedStep
 from camp.methods.cil.fine_tune import FineTuneObjective
-from camp.methods.cil.joint import Joint
 from camp.methods.cil.lwf import LwfObjective, LwfSettings
+from camp.methods.consolidation import ElasticWeightConsolidation
 from camp.methods.registry import method_info
 
 TWO_TASKS = ({0: (9, 0), 1: (8, 0)}, {2: (9, 0), 3: (8, 0)})
@@ -20,27 +19,35 @@ TWO_TASKS = ({0: (9, 0), 1: (8, 0)}, {2: (9, 0), 3: (8, 0)})
 
 @pytest.fixture(scope="module")
 def here(tmp_path_factory: pytest.TempPathFactory) -> Stream:
-    return stream("pictures", tmp_path_factory.mktemp("streams"), TWO_TASKS)
+    return stream("images", tmp_path_factory.mktemp("streams"), TWO_TASKS)
 
 
 def built(name: str, **options: float) -> IncrementalMethod:
-    method = method_info(name).build(backbone("pictures", 0), small_settings(name, **options), 0, CPU)
+    method = method_info(name).build(backbone("images", 0), small_settings(name, **options), 0, CPU)
     assert isinstance(method, IncrementalMethod)
     return method
 
 
-def test_an_epoch_shows_every_picture_once(here: Stream) -> None:
+def rows_of_an_epoch(method: IncrementalMethod) -> list[torch.Tensor]:
+    """The rows of each step of a task under way."""
+    trainer = method._current_run().trainer
+    batches = trainer.step.batches(
+        trainer.data, trainer.settings.batch_size, torch.Generator().manual_seed(0)
+    )
+    return [batch.rows for batch in batches]
+
+
+def test_an_epoch_shows_every_image_once(here: Stream) -> None:
     method = built("fine-tune")
     method.start_task(here.tasks[0][0], QUIET)
-    phase = method._phase1
-    assert isinstance(phase, SupervisedPhase)
-    steps = list(phase._batches(0))
-    assert [len(rows) for rows, *_ in steps] == [16, 1]
-    assert sorted(row for rows, *_ in steps for row in rows.tolist()) == list(range(17))
+    assert isinstance(method._current_run().trainer.step, SupervisedStep)
+    steps = rows_of_an_epoch(method)
+    assert [len(rows) for rows in steps] == [16, 1]
+    assert sorted(row for rows in steps for row in rows.tolist()) == list(range(17))
 
 
 def test_fine_tune_looks_at_the_classes_of_its_task_alone() -> None:
-    objective = FineTuneObjective(4, 2, 5, torch.Generator().manual_seed(0))
+    objective = FineTuneObjective(ClassRange(4, 2, 5), torch.Generator().manual_seed(0))
     z = torch.randn(1, 6, 4, generator=torch.Generator().manual_seed(1))
     labels = torch.tensor([2, 3, 4, 4, 2, 3])
     loss = objective(z, labels, {}, None)["loss"]
@@ -55,9 +62,9 @@ def test_fine_tune_looks_at_the_classes_of_its_task_alone() -> None:
 def test_old_rows_of_the_classifier_stay_where_they_are(here: Stream) -> None:
     method = built("fine-tune")
     learn(method, here.tasks[0][0])
-    before = method._heads["classifier.weight"].clone()
+    before = method.heads.tensors["classifier.weight"].clone()
     learn(method, here.tasks[1][0])
-    after = method._heads["classifier.weight"]
+    after = method.heads.tensors["classifier.weight"]
     assert after.shape == (4, method.dim)
     assert torch.equal(after[:2], before)  # no loss touches them
 
@@ -67,7 +74,7 @@ def test_answers_are_the_greatest_logit_of_those_allowed(here: Stream) -> None:
     for task, _ in here.tasks:
         learn(method, task)
     z = torch.randn(30, method.dim, generator=torch.Generator().manual_seed(0))
-    logits = F.linear(z, method._heads["classifier.weight"], method._heads["classifier.bias"])
+    logits = F.linear(z, method.heads.tensors["classifier.weight"], method.heads.tensors["classifier.bias"])
     assert torch.equal(method.predict(z), logits.argmax(1))
     allowed = torch.tensor([1, 2])
     assert torch.equal(method.predict(z, allowed), 1 + logits[:, 1:3].argmax(1))
@@ -75,7 +82,7 @@ def test_answers_are_the_greatest_logit_of_those_allowed(here: Stream) -> None:
 
 def test_lwf_distils_the_old_answers_at_its_temperature() -> None:
     settings = LwfSettings(lwf=3.0, temperature=2.0)
-    objective = LwfObjective(settings, 4, 2, 5, torch.Generator().manual_seed(0))
+    objective = LwfObjective(settings, ClassRange(4, 2, 5), torch.Generator().manual_seed(0))
     heads = {"classifier.weight": torch.randn(2, 4), "classifier.bias": torch.randn(2)}
     objective.inherit(heads)
     with torch.no_grad():
@@ -102,13 +109,18 @@ def test_lwf_moves_old_answers_less_than_fine_tune(here: Stream) -> None:
     assert moved[1] < 0.7 * moved[0]
 
 
+def consolidation_of(method: IncrementalMethod) -> ElasticWeightConsolidation:
+    [consolidation] = method.callbacks
+    assert isinstance(consolidation, ElasticWeightConsolidation)
+    return consolidation
+
+
 def test_ewc_gathers_fisher_information_and_holds_the_network(here: Stream) -> None:
     free, held = built("ewc", ewc=0.0, epochs=4), built("ewc", ewc=1e7, epochs=4)
     distances = []
     for method in (free, held):
-        assert isinstance(method, Ewc)
         learn(method, here.tasks[0][0])
-        first = {name: value.clone() for name, value in method.consolidation.fisher.items()}
+        first = {name: value.clone() for name, value in consolidation_of(method).fisher.items()}
         assert list(first) == sorted(dict(method.tip.named_parameters()))
         assert all((value >= 0).all() for value in first.values())
         before = torch.cat([p.detach().flatten().clone() for p in method.tip.parameters()])
@@ -124,29 +136,26 @@ def test_ewc_gathers_fisher_information_and_holds_the_network(here: Stream) -> N
 
 def test_ewc_merges_by_halves(here: Stream) -> None:
     method = built("ewc", fisher_kept=0.25)
-    assert isinstance(method, Ewc)
-    method.consolidation.gather({"a": torch.tensor(8.0)}, 0.25, 0.75)
-    assert method.consolidation.fisher["a"] == 8  # the first is taken whole
-    method.consolidation.gather({"a": torch.tensor(4.0)}, 0.25, 0.75)
-    assert method.consolidation.fisher["a"] == 0.25 * 8 + 0.75 * 4
+    consolidation = consolidation_of(method)
+    consolidation.add({"a": torch.tensor(8.0)})
+    assert consolidation.fisher["a"] == 8  # the first is taken as it is
+    consolidation.add({"a": torch.tensor(4.0)})
+    assert consolidation.fisher["a"] == 0.25 * 8 + 0.75 * 4
 
 
-def test_joint_sees_the_pictures_of_all_tasks(here: Stream) -> None:
+def test_joint_sees_the_images_of_all_tasks(here: Stream) -> None:
     method = built("joint")
-    assert isinstance(method, Joint)
     learn(method, here.tasks[0][0])
     method.start_task(here.tasks[1][0], QUIET)
-    phase = method._phase1
-    assert phase is not None
-    assert sorted(phase.labels.tolist()) == [0] * 9 + [1] * 8 + [2] * 9 + [3] * 8
-    assert sum(len(rows) for rows, *_ in phase._batches(0)) == 34
+    assert sorted(method._current_run().trainer.data.labels.tolist()) == [0] * 9 + [1] * 8 + [2] * 9 + [3] * 8
+    assert sum(map(len, rows_of_an_epoch(method))) == 34
 
 
 def test_a_class_that_comes_again_is_refused(tmp_path: Path) -> None:
-    again = stream("pictures", tmp_path, ({0: (5, 0), 1: (5, 0)}, {1: (5, 0), 2: (5, 0)}))
+    again = stream("images", tmp_path, ({0: (5, 0), 1: (5, 0)}, {1: (5, 0), 2: (5, 0)}))
     method = built("fine-tune")
     learn(method, again.tasks[0][0])
-    with pytest.raises(CampError, match="1 of task 2 came before"):
+    with pytest.raises(CampError, match="1 of task 2 occurred before"):
         method.start_task(again.tasks[1][0], QUIET)
 
 
@@ -154,8 +163,8 @@ def test_a_class_that_comes_again_is_refused(tmp_path: Path) -> None:
     ("name", "option", "value", "words"),
     [
         ("lwf", "temperature", 0.0, "temperature must be above 0"),
-        ("lwf", "lwf", -1.0, "can not be negative"),
-        ("ewc", "ewc", -1.0, "can not be negative"),
+        ("lwf", "lwf", -1.0, "cannot be negative"),
+        ("ewc", "ewc", -1.0, "cannot be negative"),
         ("ewc", "fisher_kept", 1.5, "a share between 0 and 1"),
     ],
 )
@@ -168,7 +177,7 @@ def test_mixed_arithmetic_is_near_the_full_one(here: Stream) -> None:
     losses = []
     for arithmetic in ("full", "mixed"):
         method = method_info("fine-tune").build(
-            backbone("pictures", 0), small_settings("fine-tune", arithmetic=arithmetic), 0, CPU
+            backbone("images", 0), small_settings("fine-tune", arithmetic=arithmetic), 0, CPU
         )
         method.start_task(here.tasks[0][0], QUIET)
         losses.append(method.train_epoch(0)["loss"])

@@ -1,26 +1,24 @@
 """MetaGCD: what an episode is made of, and its meta-objective against one unrolled by hand."""
 
 import copy
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import pytest
 import torch
-from small_streams import CPU, QUIET, stream
+from small_streams import QUIET, stream
 from torch import Tensor
 
 from camp.core.errors import CampError
-from camp.methods.gccd.centroid_method import NO_DISTILLATION
 from camp.methods.gccd.metagcd import (
     Learner,
     MetaGcdObjective,
     MetaGcdSettings,
-    MetaPhase1,
     Session,
     episode,
-    pictures,
+    views_between,
 )
-from camp.methods.settings import Training
 from camp.nn.backbones.residual_mlp import ResidualMlp
 from camp.nn.backbones.vit import VitShape, random_state, split
 from camp.nn.losses import simclr, supcon
@@ -33,30 +31,28 @@ def generator(seed: int = 0) -> torch.Generator:
     return torch.Generator().manual_seed(seed)
 
 
-def make_phase(tip: torch.nn.Module | None = None, dim: int = DIM, **options: Any) -> MetaPhase1:
-    """Phase 1 in double precision, without pictures."""
+@dataclass
+class Meta:
+    """Tip and heads in double precision, and how they are trained."""
+
+    learner: Learner
+    settings: MetaGcdSettings
+
+    def meta_loss(self, theta: dict[str, Tensor], sessions: list[Session]) -> Tensor:
+        return self.learner.meta_loss(theta, sessions, self.settings)
+
+
+def make_meta(tip: torch.nn.Module | None = None, dim: int = DIM, **options: Any) -> Meta:
     settings = MetaGcdSettings(**{"projector_width": 8, "neighbour_threshold": 0.5, **options})
     if tip is None:
         tip = ResidualMlp(dim, 5, generator(1))
         torch.nn.init.normal_(tip.fc2.weight, std=0.3, generator=generator(2))
-    return MetaPhase1(
-        meta=settings,
-        tip=tip.double(),
-        objective=MetaGcdObjective(settings, dim, generator(3)).double(),
-        distiller=None,
-        distillation=NO_DISTILLATION,
-        settings=Training(),
-        views=None,
-        labels=torch.empty(0, dtype=torch.long),
-        own=0,
-        old=None,
-        device=CPU,
-        draws=(0, 0),
-    )
+    objective = MetaGcdObjective(settings, dim, generator(3)).double()
+    return Meta(Learner(tip.double(), objective), settings)
 
 
 def make_sessions(count: int = 2, twins: bool = False) -> list[Session]:
-    """list[Session] of six pictures each, as vectors; with `twins` each picture arrives with one just like it."""
+    """list[Session] of six images each, as vectors; with `twins` each image arrives with one just like it."""
     draw = generator(4)
 
     def batch(twins: bool) -> dict[str, Tensor]:
@@ -68,13 +64,13 @@ def make_sessions(count: int = 2, twins: bool = False) -> list[Session]:
     return [(batch(twins), batch(False), torch.tensor([0, 1, 0, 2, 1, 2])) for _ in range(count)]
 
 
-def theta_of(phase: MetaPhase1) -> dict[str, Tensor]:
-    return {name: p for name, p in phase.learner.named_parameters() if p.requires_grad}
+def theta_of(made: Meta) -> dict[str, Tensor]:
+    return {name: p for name, p in made.learner.named_parameters() if p.requires_grad}
 
 
-def slow_meta_loss(phase: MetaPhase1, sessions: list[Session]) -> float:
+def slow_meta_loss(made: Meta, sessions: list[Session]) -> float:
     """The episode played through with a copy of the network and torch's own SGD."""
-    meta, learner = phase.meta, copy.deepcopy(phase.learner)
+    meta, learner = made.settings, copy.deepcopy(made.learner)
     sgd = torch.optim.SGD(learner.parameters(), lr=meta.inner_rate)
 
     def projected(batch: dict[str, Tensor]) -> Tensor:
@@ -98,8 +94,8 @@ def slow_meta_loss(phase: MetaPhase1, sessions: list[Session]) -> float:
 
 @pytest.mark.parametrize("options", [{}, {"inner_steps": 3, "inner_rate": 0.05}, {"first_order": True}])
 def test_the_meta_objective_is_an_episode_played_through(options: dict[str, Any]) -> None:
-    phase, sessions = make_phase(**options), make_sessions(3)
-    assert phase.meta_loss(theta_of(phase), sessions).item() == pytest.approx(slow_meta_loss(phase, sessions))
+    made, sessions = make_meta(**options), make_sessions(3)
+    assert made.meta_loss(theta_of(made), sessions).item() == pytest.approx(slow_meta_loss(made, sessions))
 
 
 @pytest.mark.parametrize(("first_order", "exact"), [(False, True), (True, False)])
@@ -109,10 +105,10 @@ def test_its_gradient_goes_through_the_inner_updates(first_order: bool, exact: b
     Twins are neighbours of positiveness 1 at all parameters: targets have no gradient, but finite differences
     would see them move.
     """
-    phase = make_phase(first_order=first_order, neighbour_threshold=0.9999)
+    made = make_meta(first_order=first_order, neighbour_threshold=0.9999)
     sessions = make_sessions(twins=True)
-    theta = theta_of(phase)
-    gradients = torch.autograd.grad(phase.meta_loss(theta, sessions), list(theta.values()))
+    theta = theta_of(made)
+    gradients = torch.autograd.grad(made.meta_loss(theta, sessions), list(theta.values()))
     draw, step = generator(5), 1e-6
     agree = []
     for p, gradient in zip(theta.values(), gradients):
@@ -121,7 +117,7 @@ def test_its_gradient_goes_through_the_inner_updates(first_order: bool, exact: b
         for sign in (1, -1):
             with torch.no_grad():
                 p += sign * step * direction
-            values.append(slow_meta_loss(phase, sessions))
+            values.append(slow_meta_loss(made, sessions))
             with torch.no_grad():
                 p -= sign * step * direction
         slope = (values[0] - values[1]) / (2 * step)
@@ -135,16 +131,16 @@ def test_a_block_with_attention_can_be_differentiated_twice() -> None:
     batch = {name: x.double() for name, x in trunk(torch.randn(8, 3, 32, 32, generator=generator())).items()}
     gradients = {}
     for first_order in (False, True):
-        phase = make_phase(copy.deepcopy(tip), 64, first_order=first_order)
-        theta = theta_of(phase)
-        loss = phase.meta_loss(theta, [(batch, batch, torch.tensor([0, 0, 1, 1]))])
+        made = make_meta(copy.deepcopy(tip), 64, first_order=first_order)
+        theta = theta_of(made)
+        loss = made.meta_loss(theta, [(batch, batch, torch.tensor([0, 0, 1, 1]))])
         gradients[first_order] = torch.autograd.grad(loss, list(theta.values()), materialize_grads=True)
     assert all(g.isfinite().all() for g in gradients[False])
     assert any(not torch.allclose(a, b) for a, b in zip(gradients[False], gradients[True]))
 
 
 LABELS = torch.tensor([0, 0, 1, -1, 1, 2, 2, -1, 3, 3, 4, 4, -1, 5, 5, 6, 6, 7, 7, 0])
-"""Of fifteen pictures of the task and five exemplars, one of them of a class that came again."""
+"""Of fifteen images of the task and five exemplars, one of them of a class that came again."""
 OWN = 15
 
 
@@ -156,7 +152,7 @@ def test_an_episode_is_a_small_stream() -> None:
     brought = set()
     for seed in range(10):
         rows = episode(LABELS, OWN, 2, 100, generator(seed))
-        assert rows.shape == (2, 2, 17)  # all labelled pictures, and no more
+        assert rows.shape == (2, 2, 17)  # all labelled images, and no more
         new = [classes(rows[s, 0, :9]) for s in range(2)]
         old = classes(rows[:, 0, 9:])
         assert [len(new[0]), len(new[1]), len(old)] == [2, 2, 4]
@@ -168,7 +164,7 @@ def test_an_episode_is_a_small_stream() -> None:
     assert brought == set(range(6))
 
 
-def test_no_picture_comes_twice_where_there_are_enough() -> None:
+def test_no_image_comes_twice_where_there_are_enough() -> None:
     labels = torch.arange(4).repeat_interleave(10)
     for part in episode(labels, 40, 3, 12, generator()).flatten(0, 1):
         assert len(part.unique()) == 12
@@ -179,23 +175,23 @@ def test_episodes_of_odd_tasks() -> None:
     unlabelled = torch.full((4,), -1)
     assert episode(unlabelled, 4, 2, 8, draw).shape == (2, 2, 0)
     assert episode(unlabelled[:0], 0, 2, 8, draw).shape == (2, 2, 0)
-    one_picture = episode(torch.tensor([-1, 5, -1]), 3, 3, 8, draw)
-    assert one_picture.tolist() == [[[1], [1]]] * 3
+    one_image = episode(torch.tensor([-1, 5, -1]), 3, 3, 8, draw)
+    assert one_image.tolist() == [[[1], [1]]] * 3
     one_class = episode(torch.tensor([5, 5, -1, 5]), 4, 2, 8, draw)  # nothing is new, it is kept all the same
     assert all(sorted(part.tolist()) == [0, 1, 3] for part in one_class.flatten(0, 1))
     exemplars_alone = episode(torch.tensor([-1, -1, 3, 4]), 2, 2, 8, draw)
     assert all(sorted(part.tolist()) == [2, 3] for part in exemplars_alone.flatten(0, 1))
 
 
-def test_pictures_are_taken_with_both_views() -> None:
-    batch = {"x": torch.arange(10), "y": torch.arange(20).view(10, 2)}  # five pictures, view-major
-    taken = pictures(batch, 5, 1, 3)
+def test_images_are_taken_with_both_views() -> None:
+    batch = {"x": torch.arange(10), "y": torch.arange(20).view(10, 2)}  # five images, view-major
+    taken = views_between(batch, 5, 1, 3)
     assert taken["x"].tolist() == [1, 2, 6, 7]
     assert torch.equal(taken["y"], batch["y"][[1, 2, 6, 7]])
 
 
-def test_the_head_of_pictures_without_labels_is_that_of_labelled_ones() -> None:
-    """L_in and L_out by their equations, each on its own pictures."""
+def test_the_head_of_images_without_labels_is_that_of_labelled_ones() -> None:
+    """L_in and L_out by their equations, each on its own images."""
     settings = MetaGcdSettings(projector_width=8, beta=0.3, neighbour_weight=0.6, neighbour_threshold=0.2)
     objective = MetaGcdObjective(settings, DIM, generator())
     z, labels = torch.randn(2, 7, DIM, generator=generator(1)), torch.tensor([0, 1, 0])
@@ -227,7 +223,7 @@ def test_settings_are_checked(options: dict[str, Any], message: str) -> None:
 
 
 def test_a_step_goes_down_both_losses(tmp_path: Path) -> None:
-    """Steps of the task's pictures with and without labelled ones beside them."""
+    """Steps of the task's images with and without labelled ones beside them."""
     with_labels = stream("vectors", tmp_path, [{0: (6, 4), 1: (5, 5), 2: (0, 9)}])
     without = stream("vectors", tmp_path, [{0: (0, 10), 1: (0, 10), 2: (0, 9)}])
     for here, met in ((with_labels, True), (without, False)):

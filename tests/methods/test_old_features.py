@@ -4,14 +4,15 @@ from typing import Any
 
 import pytest
 import torch
-from phase1_parts import DIM, QUIET, digit_views, generator, make_phase1, tip
+from trainer_parts import DIM, QUIET, digit_views, generator, make_trainer, tip
 
 from camp.data.bank.bank import BankViews
 from camp.data.fresh_views import FreshViews
-from camp.methods import trainer as phase1
+from camp.methods import distillation as distillation_module
+from camp.methods.distillation import OldFeatures
 from camp.methods.gccd.camp import CampSettings
 from camp.methods.gccd.simgcd_objective import SimgcdObjective
-from camp.methods.trainer import OldFeatures, frozen_copy
+from camp.methods.trainer import frozen_copy
 from camp.nn.distillers import make_distiller
 
 
@@ -45,17 +46,17 @@ def test_fresh_views_have_no_table(digits: Any) -> None:
 
 
 def test_the_old_tip_stays_as_it_was(digits: Any, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(phase1, "_TABLE_BYTES", 0)
+    monkeypatch.setattr(distillation_module, "_TABLE_BYTES", 0)
     views, student = digits(BankViews), tip(1)
     old_tip = frozen_copy(student)
-    phase = make_phase1(
+    training = make_trainer(
         views,
         SimgcdObjective(CampSettings(projector_width=8), DIM, 5, generator()),
-        tip=student,
+        network=student,
         distiller=make_distiller("mlp", DIM, generator(1)).double(),
         old=OldFeatures(old_tip, views, DIM, QUIET),
     )
-    phase.epoch(3)
+    training.epoch(3)
     for now, then, new in zip(old_tip.parameters(), tip(1).parameters(), student.parameters()):
         assert torch.equal(now, then)
         assert not torch.equal(new, then)

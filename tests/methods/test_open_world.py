@@ -10,9 +10,9 @@ from camp.data.datasets.embeddings import VectorReader
 from camp.data.fresh_views import FreshViews, Lens
 from camp.data.tasks import Task
 from camp.data.view_settings import Augmentation, ViewSettings
-from camp.methods.gccd.camp import CampSettings, camp_parts
-from camp.methods.gccd.centroid_method import Composition
-from camp.methods.gccd.open_world import LEAST, OpenWorld
+from camp.methods.gccd.camp import CampSettings
+from camp.methods.gccd.local_discoverers import MIN_CLUSTER_SIZE
+from camp.methods.gccd.open_world import FeatureMemory, make_open_world
 from camp.methods.settings import Discovery, Training
 from camp.nn.backbones import BackboneSettings, make_backbone
 
@@ -26,20 +26,21 @@ def kinds(which: list[int], per_kind: int, seed: int) -> tuple[torch.Tensor, tor
     return means[of] + torch.randn(len(of), DIM, generator=torch.Generator().manual_seed(seed)), of
 
 
-def frozen() -> Composition:
-    return Composition(objective=None, training=Training(epochs=0), discovery=Discovery(n_init=20))
+def frozen() -> CampSettings:
+    return CampSettings(training=Training(epochs=0), discovery=Discovery(n_init=20))
 
 
 def learned(
-    parts: Composition, old: tuple, new: torch.Tensor, labels: torch.Tensor, n_novel: int | None, tmp_path
+    settings: CampSettings, old: tuple, new: torch.Tensor, labels: torch.Tensor, n_novel: int | None, tmp_path
 ):
     backbone = make_backbone(
         BackboneSettings(backbone="embeddings", dim=DIM), torch.Generator().manual_seed(0)
     )
-    method = OpenWorld(backbone, parts, 0, CPU, *old)
+    memory = FeatureMemory(*old)
+    method = make_open_world(backbone, settings, memory, 0, CPU)
     keys = tuple(f"{i:04d}" for i in range(len(new)))
-    settings = ViewSettings(bank=str(tmp_path))
-    bank = Bank.at(settings, BankSpec.of(backbone, settings, Augmentation()))
+    look = ViewSettings(bank=str(tmp_path))
+    bank = Bank.at(look, BankSpec.of(backbone, look, Augmentation()))
     filled = fill(bank, backbone, VectorReader(keys, new.numpy()), keys, set(), QUIET)
     lens = Lens(backbone, Augmentation(), backbone.mean, backbone.std)
     views = FreshViews(Bank(bank.folder, bank.spec), [filled.digests[key] for key in keys], CPU, lens)
@@ -47,15 +48,15 @@ def learned(
     for epoch in range(method.epochs):
         method.train_epoch(epoch)
     method.finish_task(QUIET)
-    return method
+    return method, memory
 
 
-def test_old_kinds_take_their_pictures_back_beside_known_and_new_ones(tmp_path):
+def test_old_kinds_take_their_images_back_beside_known_and_new_ones(tmp_path):
     old, of = kinds([0, 1, 2], 20, seed=1)
     new, truth = kinds([1, 2, 5, 6, 7], 15, seed=2)
     labels = torch.full((len(new),), -1)
     labels[truth == 5] = torch.where(torch.arange(15) < 7, 3, -1)  # kind 5 is labelled now, as position 3
-    method = learned(frozen(), (old, of), new, labels, 2, tmp_path)
+    method, _ = learned(frozen(), (old, of), new, labels, 2, tmp_path)
     assigned = method.assigned()
     assert (assigned[truth == 1] == 1).float().mean() > 0.9
     assert (assigned[truth == 2] == 2).float().mean() > 0.9
@@ -73,27 +74,27 @@ def test_the_number_of_new_kinds_is_estimated_with_what_is_remembered(novel, lab
     old, of = kinds([0, 1, 2, 3, 4, 5], 20, seed=1)
     new, truth = kinds([1, 2, *novel], 20, seed=2)
     labels = torch.where((truth == 1) & (torch.arange(len(truth)) % 2 == 0) & labelled, truth, -1)
-    method = learned(frozen(), (old, of), new, labels, None, tmp_path)
-    assert abs(method.found["n_novel"] - len(novel)) <= 1
+    method, _ = learned(frozen(), (old, of), new, labels, None, tmp_path)
+    assert abs(method.discovery.n_novel - len(novel)) <= 1
 
 
 def test_nothing_remembered_and_nothing_labelled(tmp_path):
     new, truth = kinds([0, 1, 2, 3], 20, seed=2)
     nothing = (torch.empty(0, DIM), torch.empty(0, dtype=torch.long))
-    method = learned(frozen(), nothing, new, torch.full((80,), -1), None, tmp_path)
-    assert method.found["n_novel"] == 4
+    method, _ = learned(frozen(), nothing, new, torch.full((80,), -1), None, tmp_path)
+    assert method.discovery.n_novel == 4
     assert len({int(method.assigned()[truth == kind].mode().values) for kind in range(4)}) == 4
 
 
-def test_single_odd_pictures_are_no_kind_where_the_number_is_estimated(tmp_path):
+def test_single_odd_images_are_no_kind_where_the_number_is_estimated(tmp_path):
     old, of = kinds([0, 1, 2, 3], 20, seed=1)
     new, _ = kinds([0, 1, 2, 3], 15, seed=2)
     odd = 40 * torch.eye(DIM)[:2]
     batch, labels = torch.cat([new, odd]), torch.full((62,), -1)
-    estimated = learned(frozen(), (old, of), batch, labels, None, tmp_path)
+    estimated, _ = learned(frozen(), (old, of), batch, labels, None, tmp_path)
     sizes = torch.bincount(estimated.assigned(), minlength=len(estimated.categories))
-    assert bool((sizes[4:] >= LEAST).all())
-    told = learned(frozen(), (old, of), batch, labels, 2, tmp_path)
+    assert bool((sizes[4:] >= MIN_CLUSTER_SIZE).all())
+    told, _ = learned(frozen(), (old, of), batch, labels, 2, tmp_path)
     assert len(told.categories) == 6
 
 
@@ -102,12 +103,12 @@ def test_with_training_old_kinds_are_carried_along(tmp_path):
     new, truth = kinds([1, 4, 5], 30, seed=2)
     labels = torch.where((truth == 4) & (torch.arange(90) % 2 == 0), 3, -1)
     training = Training(epochs=8, batch_size=32, learning_rate=3e-3)
-    parts = camp_parts(CampSettings(training=training, discovery=Discovery(n_init=10), projector_width=32))
-    method = learned(parts, (old, of), new, labels, 1, tmp_path)
+    settings = CampSettings(training=training, discovery=Discovery(n_init=10), projector_width=32)
+    method, memory = learned(settings, (old, of), new, labels, 1, tmp_path)
     with torch.no_grad():
         now = method.tip.eval()({"vector": old})
     assert (now - old).norm(dim=1).mean() > 0.5  # the tip has moved
-    before, after = (now - old).norm(dim=1).mean(), (now - method.remembered).norm(dim=1).mean()
+    before, after = (now - old).norm(dim=1).mean(), (now - memory.features).norm(dim=1).mean()
     assert after < before  # and what is remembered moved with it
     assert (method.predict(now) == of).float().mean() > 0.9
     assert (method.assigned()[truth == 1] == 1).float().mean() > 0.9

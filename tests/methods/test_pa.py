@@ -9,6 +9,7 @@ from camp.core.errors import CampError
 from camp.core.seeds import generator
 from camp.methods.gccd.centroid_method import CentroidMethod
 from camp.methods.gccd.pa import PaObjective, PaSettings
+from camp.methods.trainer import StepBatch
 
 
 @pytest.fixture(scope="module")
@@ -23,7 +24,7 @@ def built(here: Stream, **options: object) -> CentroidMethod:
 
 
 def proxies_of(method: CentroidMethod) -> Tensor:
-    objective = method._training().objective
+    objective = method._current_run().trainer.step.objective
     assert isinstance(objective, PaObjective)
     return objective.proxies.detach().clone()
 
@@ -81,8 +82,8 @@ def test_distillation_begins_in_the_second_task(vectors: Stream) -> None:
     assert terms["loss"] == pytest.approx(0.7 * terms["pa"] + 0.3 * terms["kd"])
 
 
-def test_old_features_are_compared_on_the_tasks_pictures_twice_as_strongly(vectors: Stream) -> None:
-    """The two views are summed, and pictures of the labelled batch are left out."""
+def test_old_features_are_compared_on_the_tasks_images_twice_as_strongly(vectors: Stream) -> None:
+    """The two views are summed, and images of the labelled batch are left out."""
     method = built(vectors)
     (first, _), (second, _) = vectors.tasks
     method.start_task(first, QUIET)
@@ -90,11 +91,14 @@ def test_old_features_are_compared_on_the_tasks_pictures_twice_as_strongly(vecto
     method.start_task(second, QUIET)
     z, z_old = torch.randn(2, 2, 5, method.dim, generator=torch.Generator().manual_seed(0))
     expected = sum((z[v, i] - z_old[v, i]).square().mean() for v in range(2) for i in range(3)) / 3
-    torch.testing.assert_close(method._training()._distil(z, z_old, own=3), expected)
+    distiller = method._current_run().trainer.step.distiller
+    distiller.old = lambda rows, ids, views: z_old
+    batch = StepBatch(torch.arange(5), 3, torch.zeros(2, 5), {})
+    torch.testing.assert_close(distiller.loss(z, batch), expected)
 
 
 def test_a_proxy_draws_its_class_near(vectors: Stream) -> None:
-    """After some epochs a labelled picture is nearer to the proxy of its class than to the other."""
+    """After some epochs a labelled image is nearer to the proxy of its class than to the other."""
     method = built(vectors, epochs=30, learning_rate=1e-3)
     task = vectors.tasks[0][0]
     method.start_task(task, QUIET)

@@ -1,4 +1,4 @@
-"""PASS: labels of turned pictures, and old prototypes with noise."""
+"""PASS: labels of turned images, and old prototypes with noise."""
 
 import math
 from pathlib import Path
@@ -11,9 +11,10 @@ from torch import Tensor
 
 from camp.core.errors import CampError
 from camp.core.seeds import generator
-from camp.methods.cil.base import Plan
-from camp.methods.cil.pass_ import Pass, PassObjective, PassSettings
-from camp.methods.cil.prototypes import Prototypes
+from camp.methods.cil.base import ClassRange, IncrementalMethod
+from camp.methods.cil.pass_ import PassObjective, PassSettings
+from camp.methods.cil.prototypes import ClassPrototypes, PrototypeMemory
+from camp.methods.trainer import Plan
 
 DIM = 3
 PLANS = [{0: (8, 0), 1: (8, 0)}, {2: (8, 0), 3: (8, 0)}, {4: (9, 0)}]
@@ -21,22 +22,22 @@ PLANS = [{0: (8, 0), 1: (8, 0)}, {2: (8, 0), 3: (8, 0)}, {4: (9, 0)}]
 
 @pytest.fixture(scope="module")
 def here(tmp_path_factory: pytest.TempPathFactory) -> Stream:
-    return stream("pictures", tmp_path_factory.mktemp("pass"), PLANS)
+    return stream("images", tmp_path_factory.mktemp("pass"), PLANS)
 
 
-def objective(old: Prototypes | None) -> PassObjective:
+def objective(old: ClassPrototypes | None) -> PassObjective:
     """Of a task that brings the third class, or all three."""
     count = 0 if old is None else len(old)
-    return PassObjective(DIM, count, 3, generator(0), PassSettings(), old).double()
+    return PassObjective(ClassRange(DIM, count, 3), generator(0), PassSettings(), old).double()
 
 
-def old_prototypes() -> Prototypes:
+def old_prototypes() -> ClassPrototypes:
     means = torch.randn(2, DIM, generator=generator(1)).double()
-    return Prototypes(means, torch.tensor(0.7, dtype=torch.float64))
+    return ClassPrototypes(means, torch.tensor(0.7, dtype=torch.float64))
 
 
-def step(old: Prototypes | None) -> tuple[PassObjective, Tensor, Tensor, Plan, Tensor | None]:
-    """An objective and the rest of what a step of four pictures gives it."""
+def step(old: ClassPrototypes | None) -> tuple[PassObjective, Tensor, Tensor, Plan, Tensor | None]:
+    """An objective and the rest of what a step of four images gives it."""
     made = objective(old)
     z, z_old = torch.randn(2, 4, 4, DIM, generator=generator(2), dtype=torch.float64)
     labels = torch.tensor([0, 2, 1, 2] if old is None else [2] * 4)
@@ -105,9 +106,16 @@ def test_a_share_of_a_step_sees_the_turns_of_its_own_views(here: Stream) -> None
             assert torch.equal(seen[turns], torch.rot90(plain[mine], turns, (2, 3)))
 
 
-def learned(here: Stream, tasks: int, **options: Any) -> tuple[Pass, list[dict[str, float]]]:
+def prototypes_of(method: IncrementalMethod) -> ClassPrototypes:
+    [memory] = method.callbacks
+    assert isinstance(memory, PrototypeMemory)
+    assert memory.prototypes is not None
+    return memory.prototypes
+
+
+def learned(here: Stream, tasks: int, **options: Any) -> tuple[IncrementalMethod, list[dict[str, float]]]:
     method, terms = here.build("pass", **options), []
-    assert isinstance(method, Pass)
+    assert isinstance(method, IncrementalMethod)
     for task, _ in here.tasks[:tasks]:
         terms += learn(method, task)
     return method, terms
@@ -117,8 +125,7 @@ def test_old_prototypes_enter_from_the_second_task_on(here: Stream) -> None:
     method, terms = learned(here, 3)
     assert [sorted(line) for line in terms[:2]] == [["ce", "loss"]] * 2
     assert [sorted(line) for line in terms[2:]] == [["ce", "fd", "loss", "prototype"]] * 4
-    assert method.prototypes is not None
-    assert len(method.prototypes) == 5
+    assert len(prototypes_of(method)) == 5
     _, without = learned(here, 2, prototype_weight=0.0)
     assert without[:2] == terms[:2]
     assert without[2:] != terms[2:4]
@@ -128,19 +135,17 @@ def test_prototypes_are_the_means_of_the_task_they_came_with(here: Stream) -> No
     method, _ = learned(here, 1)
     task = here.tasks[0][0]
     z = method.features(task.views.clean(torch.arange(len(task))))
-    assert method.prototypes is not None
+    first = prototypes_of(method)
     for label in (0, 1):
-        torch.testing.assert_close(method.prototypes.means[label], z[task.labels == label].mean(dim=0))
-    first = method.prototypes
-    later, _ = learned(here, 3)
-    assert later.prototypes is not None
-    assert torch.equal(later.prototypes.means[:2], first.means)
-    assert later.prototypes.radius == first.radius
+        torch.testing.assert_close(first.means[label], z[task.labels == label].mean(dim=0))
+    later = prototypes_of(learned(here, 3)[0])
+    assert torch.equal(later.means[:2], first.means)
+    assert later.radius == first.radius
 
 
-def test_a_picture_is_answered_by_the_outputs_that_are_not_turned(here: Stream) -> None:
+def test_a_image_is_answered_by_the_outputs_that_are_not_turned(here: Stream) -> None:
     method, _ = learned(here, 2)
-    weight, bias = method._heads["classifier.weight"], method._heads["classifier.bias"]
+    weight, bias = method.heads.tensors["classifier.weight"], method.heads.tensors["classifier.bias"]
     assert weight.shape == (16, method.dim)
     z = torch.randn(50, method.dim, generator=generator(0))
     answers = [int((weight[::4] @ x + bias[::4]).argmax()) for x in z]
@@ -148,5 +153,5 @@ def test_a_picture_is_answered_by_the_outputs_that_are_not_turned(here: Stream) 
 
 
 def test_vectors_are_refused(tmp_path: Path) -> None:
-    with pytest.raises(CampError, match="PASS works on pictures"):
+    with pytest.raises(CampError, match="PASS works on images"):
         stream("vectors", tmp_path, PLANS).build("pass")

@@ -8,7 +8,8 @@ from torch import Tensor
 
 from camp.core.errors import CampError
 from camp.core.seeds import generator
-from camp.methods.cil.prototypes import Prototypes, check_pixels, measured
+from camp.methods.cil.base import check_pixels
+from camp.methods.cil.prototypes import ClassPrototypes, measured
 
 
 def some(labels: list[int], seed: int = 0) -> tuple[Tensor, Tensor]:
@@ -34,7 +35,7 @@ def test_covariances_are_kept_only_for_those_who_ask() -> None:
     assert measured(*some([0, 0, 1, 1]), covariances=False).covariances is None
 
 
-def test_a_class_of_one_picture_has_no_spread_and_tells_nothing_about_it() -> None:
+def test_a_class_of_one_image_has_no_spread_and_tells_nothing_about_it() -> None:
     features, labels = some([0, 1, 1, 1, 1])
     found = measured(features, labels, covariances=True)
     assert found.covariances is not None
@@ -58,7 +59,7 @@ def test_a_task_adds_its_classes_and_the_radius_stays_the_firsts() -> None:
 
 
 def test_noisy_prototypes_lie_a_radius_around_their_means() -> None:
-    old = Prototypes(means=torch.tensor([[0.0, 5.0], [-3.0, 1.0]]), radius=torch.tensor(0.5))
+    old = ClassPrototypes(means=torch.tensor([[0.0, 5.0], [-3.0, 1.0]]), radius=torch.tensor(0.5))
     given = old.noisy(torch.tensor([1, 0]), torch.tensor([[2.0, -2.0], [0.0, 1.0]]))
     assert given.tolist() == [[-2.0, 0.0], [0.0, 5.5]]
     draw = generator(0)
@@ -75,15 +76,15 @@ def test_state_and_type_lose_nothing() -> None:
     for covariances in (False, True):
         old = measured(*some([0, 0, 0, 1, 1]), covariances)
         assert ("covariances" in old.state()) == covariances
-        for same in (Prototypes(**old.state()), old.beside(torch.empty(0).double()).beside(torch.empty(0))):
+        for same in (ClassPrototypes(**old.state()), old.like(torch.empty(0).double()).like(torch.empty(0))):
             assert same.state().keys() == old.state().keys()
             assert all(torch.equal(same.state()[key], value) for key, value in old.state().items())
 
 
 @pytest.mark.parametrize("kind", ["vectors", "tokens"])
 def test_what_is_not_pixels_is_refused(kind: str) -> None:
-    check_pixels(backbone("pictures", 0), "PASS")
-    with pytest.raises(CampError, match=r"PASS works on pictures .* use --backbone resnet18"):
+    check_pixels(backbone("images", 0), "PASS")
+    with pytest.raises(CampError, match=r"PASS works on images .* use --backbone resnet18"):
         check_pixels(backbone(kind, 0), "PASS")
 
 

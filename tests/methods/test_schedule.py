@@ -2,7 +2,7 @@
 
 import numpy as np
 import pytest
-from slow_phase1 import reference_rates
+from slow_trainer import reference_rates
 
 from camp.methods.schedule import learning_rate
 from camp.methods.settings import Training

@@ -31,7 +31,7 @@ def prototypes(method: Any) -> torch.Tensor:
 
 
 def in_task(method: Any) -> torch.Tensor:
-    return method.state().tensors["phase1.objective.prototypes.weight"]
+    return method.state().tensors["trainer.objective.prototypes.weight"]
 
 
 def test_prototypes_last_and_grow(folder: Path) -> None:
@@ -45,7 +45,7 @@ def test_prototypes_last_and_grow(folder: Path) -> None:
     assert in_task(method).shape == (6, 64)
     assert torch.equal(in_task(method)[:3], before)
     projector = method.state().tensors["heads.projector.0.weight"]
-    assert torch.equal(method.state().tensors["phase1.objective.projector.0.weight"], projector)
+    assert torch.equal(method.state().tensors["trainer.objective.projector.0.weight"], projector)
 
 
 def test_the_answer_is_the_greatest_cosine(folder: Path) -> None:
@@ -68,7 +68,7 @@ def test_a_class_that_comes_again_trains_its_row(folder: Path) -> None:
     task = here.tasks[1][0]
     method.start_task(task, QUIET)
     assert isinstance(method, Simgcd)
-    training = method._training()
+    training = method._current_run().trainer.data
     expected = {-1: -1, 0: 0, 1: 2}
     assert training.labels.tolist() == [expected[label] for label in task.labels.tolist()]
     assert in_task(method).shape[0] == 4
@@ -79,7 +79,7 @@ def test_a_class_that_comes_again_trains_its_row(folder: Path) -> None:
     assert [c.task for c in method.categories] == [0, 0, 1, 1]
 
 
-def test_unlabelled_pictures_go_to_categories_of_their_task(folder: Path) -> None:
+def test_unlabelled_images_go_to_categories_of_their_task(folder: Path) -> None:
     here = stream("vectors", folder)
     method = here.build("simgcd")
     for task, _ in here.tasks:
@@ -100,8 +100,8 @@ def test_the_number_of_prototypes_is_settled_before_training(folder: Path) -> No
     for epoch in range(2):
         method.train_epoch(epoch)
     method.finish_task(QUIET)
-    assert method.found["n_novel"] == rows - 2 == len(method.categories) - 2
-    assert max(method.found["curve"], key=lambda point: (point[1], -point[0]))[0] == rows
+    assert method.discovery.n_novel == rows - 2 == len(method.categories) - 2
+    assert max(method.discovery.estimate.curve, key=lambda point: (point[1], -point[0]))[0] == rows
 
 
 @pytest.mark.parametrize("among", ["task", "all"])

@@ -1,4 +1,4 @@
-"""SSRE: side branches, and pictures that are told apart by how near they lie to old prototypes."""
+"""SSRE: side branches, and images that are told apart by how near they lie to old prototypes."""
 
 import math
 from pathlib import Path
@@ -11,17 +11,18 @@ from torch import Tensor
 from camp.bench.checkpoint import load_checkpoint, save_checkpoint
 from camp.core.errors import CampError
 from camp.core.seeds import generator
-from camp.methods.cil.prototypes import Prototypes
-from camp.methods.cil.ssre import Ssre, SsreObjective, SsreSettings, make_ssre, nearness
+from camp.methods.cil.base import ClassRange, IncrementalMethod
+from camp.methods.cil.prototypes import ClassPrototypes, PrototypeMemory
+from camp.methods.cil.ssre import SsreObjective, SsreSettings, make_ssre, similarity
 from camp.nn.backbones import BackboneSettings, make_backbone
 
 
 @pytest.fixture(scope="module")
 def here(tmp_path_factory: pytest.TempPathFactory) -> Stream:
-    return stream("pictures", tmp_path_factory.mktemp("streams"), [*LABELLED, {6: (6, 0), 7: (6, 0)}])
+    return stream("images", tmp_path_factory.mktemp("streams"), [*LABELLED, {6: (6, 0), 7: (6, 0)}])
 
 
-def resnet() -> Ssre:
+def resnet() -> IncrementalMethod:
     """With batch norms, which conv-tiny has not."""
     settings = BackboneSettings(backbone="resnet18-slim", resolution=8)
     return make_ssre(make_backbone(settings, generator(0, "backbone")), small_settings("ssre"), 0, CPU)
@@ -30,13 +31,13 @@ def resnet() -> Ssre:
 def test_nearness_by_hand() -> None:
     means = torch.tensor([[2.0, 0.0], [0.0, 5.0]])
     z = torch.tensor([[3.0, 0.0], [3.0, 4.0], [-1.0, -1.0]])
-    torch.testing.assert_close(nearness(z, means), torch.tensor([1.0, 0.8, 0.0]))
+    torch.testing.assert_close(similarity(z, means), torch.tensor([1.0, 0.8, 0.0]))
 
 
-def objective(prototypes: Prototypes | None) -> SsreObjective:
+def objective(prototypes: ClassPrototypes | None) -> SsreObjective:
     settings = SsreSettings(temperature=0.5, feature_weight=3.0, prototype_weight=7.0)
     old = 0 if prototypes is None else len(prototypes)
-    return SsreObjective(4, old, old + 2, generator(0, "classifier"), settings, prototypes)
+    return SsreObjective(ClassRange(4, old, old + 2), generator(0, "classifier"), settings, prototypes)
 
 
 def surprise(of: SsreObjective, z: Tensor, label: int) -> float:
@@ -49,7 +50,7 @@ def surprise(of: SsreObjective, z: Tensor, label: int) -> float:
 def test_the_loss_is_the_equation() -> None:
     draw = generator(0, "features")
     z, z_old, means = (torch.randn(1, n, 4, generator=draw) for n in (5, 5, 3))
-    loss = objective(Prototypes(means[0], torch.zeros(())))
+    loss = objective(ClassPrototypes(means[0], torch.zeros(())))
     labels, classes = torch.tensor([3, 4, 4, 3, 4]), torch.tensor([0, 2, 2, 1, 0])
     terms = loss(z, labels, {"classes": classes}, z_old)
     ce = fd = prototype = 0.0
@@ -75,16 +76,16 @@ def test_features_are_not_rewarded_for_leaving_the_prototypes() -> None:
     """Where no loss but L_CE asks for anything, its gradient is that of the cross-entropy with s as a number."""
     draw = generator(0, "features")
     z, means = torch.randn(1, 4, 4, generator=draw).requires_grad_(), torch.randn(3, 4, generator=draw)
-    loss, labels = objective(Prototypes(means, torch.zeros(()))), torch.tensor([3, 4, 4, 3])
+    loss, labels = objective(ClassPrototypes(means, torch.zeros(()))), torch.tensor([3, 4, 4, 3])
     terms = loss(z, labels, {"classes": torch.zeros(4, dtype=torch.long)}, z.detach())
     got = torch.autograd.grad(terms["ce"], z)[0]
-    s = nearness(z[0].detach(), means)
+    s = similarity(z[0].detach(), means)
     ce = torch.nn.functional.cross_entropy(loss.classifier(z[0]) / 0.5, labels, reduction="none")
     torch.testing.assert_close(got, torch.autograd.grad((s.neg() + 1) @ ce / 4, z)[0])
 
 
-def test_prototypes_are_drawn_from_old_classes_one_a_picture() -> None:
-    loss = objective(Prototypes(torch.randn(3, 4, generator=generator(0)), torch.zeros(())))
+def test_prototypes_are_drawn_from_old_classes_one_a_image() -> None:
+    loss = objective(ClassPrototypes(torch.randn(3, 4, generator=generator(0)), torch.zeros(())))
     classes = loss.plan(torch.zeros(200), generator(0, "draw"))["classes"]
     assert classes.shape == (200,)
     assert set(classes.tolist()) == {0, 1, 2}
@@ -93,7 +94,7 @@ def test_prototypes_are_drawn_from_old_classes_one_a_picture() -> None:
 @pytest.mark.parametrize("network", ["conv-tiny", "resnet18-slim"])
 def test_after_the_first_task_only_the_middle_of_kernels_changes(here: Stream, network: str) -> None:
     method = resnet() if network == "resnet18-slim" else here.build("ssre")
-    assert isinstance(method, Ssre)
+    assert isinstance(method, IncrementalMethod)
     names = list(method.tip.state_dict())
     for task, _ in here.tasks[:1]:
         learn(method, task)
@@ -101,8 +102,7 @@ def test_after_the_first_task_only_the_middle_of_kernels_changes(here: Stream, n
     for task, _ in here.tasks[1:]:
         method.start_task(task, QUIET)
         assert any(key.endswith(".side") for key in method.tip.state_dict())
-        assert method._old_tip is not None
-        assert list(method._old_tip.state_dict()) == names
+        assert list(method._current_run().old_tip.state_dict()) == names
         for epoch in range(method.epochs):
             method.train_epoch(epoch)
         method.finish_task(QUIET)
@@ -123,41 +123,39 @@ def test_prototypes_lie_in_the_space_of_the_folded_network(here: Stream) -> None
         learn(method, task)
     task = here.tasks[1][0]
     features = method.features(task.views.clean(torch.arange(len(task))))
-    assert method.prototypes is not None
+    memory = method.callbacks[1]
+    assert isinstance(memory, PrototypeMemory)
     for label in task.labels.unique():
         expected = features[task.labels == label].mean(dim=0)
-        torch.testing.assert_close(method.prototypes.means[label], expected)
+        torch.testing.assert_close(memory.prototypes.means[label], expected)
 
 
-@pytest.mark.parametrize("at_epoch", [0, 1, 2])
-def test_a_task_with_branches_goes_on_where_it_was_interrupted(
-    here: Stream, tmp_path: Path, at_epoch: int
-) -> None:
-    """Batch norms, branches and their moments are those of a run that nobody disturbed."""
-    tasks = [task for task, _ in here.tasks[:2]]
+def test_a_task_with_branches_goes_on_where_it_was_interrupted(here: Stream, tmp_path: Path) -> None:
+    """Batch norms, branches and their moments are those of an undisturbed run."""
+    first, second = (task for task, _ in here.tasks[:2])
     undisturbed = resnet()
-    for task, _ in here.tasks[:2]:
-        learn(undisturbed, task)
-    stopped = resnet()
-    for task, _ in here.tasks[:1]:
-        learn(stopped, task)
-    stopped.start_task(tasks[1], QUIET)
-    for epoch in range(at_epoch):
-        stopped.train_epoch(epoch)
-    save_checkpoint(tmp_path, stopped.state(), {"task": 1, "epoch": at_epoch})
-    saved = load_checkpoint(tmp_path)
-    assert saved is not None
-    resumed = resnet()
-    resumed.load(saved[0], tasks[1], tasks[0].views)
-    for epoch in range(at_epoch, resumed.epochs):
-        resumed.train_epoch(epoch)
-    resumed.finish_task(QUIET)
-    mine, theirs = resumed.state().tensors, undisturbed.state().tensors
-    assert mine.keys() == theirs.keys()
-    assert [key for key, value in theirs.items() if not torch.equal(mine[key], value)] == []
+    learn(undisturbed, first)
+    undisturbed.start_task(second, QUIET)
+    for epoch in range(undisturbed.epochs + 1):
+        save_checkpoint(tmp_path / str(epoch), undisturbed.state(), {"task": 1, "epoch": epoch})
+        if epoch < undisturbed.epochs:
+            undisturbed.train_epoch(epoch)
+    undisturbed.finish_task(QUIET)
+    expected = undisturbed.state().tensors
+    for at_epoch in range(undisturbed.epochs + 1):
+        saved = load_checkpoint(tmp_path / str(at_epoch))
+        assert saved is not None
+        resumed = resnet()
+        resumed.load_state(saved[0], second, first.views)
+        for epoch in range(at_epoch, resumed.epochs):
+            resumed.train_epoch(epoch)
+        resumed.finish_task(QUIET)
+        found = resumed.state().tensors
+        assert found.keys() == expected.keys()
+        assert [key for key, value in expected.items() if not torch.equal(found[key], value)] == []
 
 
 def test_vectors_are_refused() -> None:
     vectors = make_backbone(BackboneSettings(backbone="embeddings", dim=8), generator(0))
-    with pytest.raises(CampError, match="SSRE works on pictures"):
+    with pytest.raises(CampError, match="SSRE works on images"):
         make_ssre(vectors, SsreSettings(), 0, CPU)

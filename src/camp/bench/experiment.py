@@ -37,7 +37,6 @@ from camp.data.stream import make_task
 from camp.data.tasks import Task, TaskTruth
 from camp.methods.base import Method
 from camp.methods.registry import method_info
-from camp.methods.tip_method import TipMethod
 from camp.nn.backbones import make_backbone
 from camp.nn.backbones.base import Backbone
 
@@ -293,7 +292,7 @@ class Run:
         task, epoch = values["task"], values["epoch"]
         under_way = stream[task][0] if epoch is not None else None
         with self.progress.track("Taking up the checkpoint", 1):
-            method.load(state, under_way, stream[0][0].views)
+            method.load_state(state, under_way, stream[0][0].views)
         self.evaluator = Evaluator.restored(values["evaluator"])
         self.records, self.categories = values["records"], values["categories"]
         for phase, seconds in values["seconds"].items():
@@ -315,18 +314,18 @@ class Run:
             with self.clock.of("train"):
                 method.start_task(task, self.progress)
         known = self.tips.load(task.index) if self.tips is not None and next_epoch is None else None
-        if known is not None and isinstance(method, TipMethod):
+        if known is not None:
             tip, lines = known
-            method.tip.load_state_dict(tip)
+            method.load_trained_state(tip)
             for line in lines:
                 append_json_line(self.out / "metrics.jsonl", line)
         else:
             self._train(method, task, next_epoch or 0, title)
-            if self.tips is not None and isinstance(method, TipMethod):
+            if self.tips is not None:
                 lines = [
                     line for line in read_json_lines(self.out / "metrics.jsonl") if line["task"] == task.index
                 ]
-                self.tips.save(task.index, method.tip.state_dict(), lines)
+                self.tips.save(task.index, method.trained_state(), lines)
         with self.clock.of("discover"):
             method.finish_task(self.progress)
 

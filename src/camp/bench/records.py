@@ -15,6 +15,7 @@ from camp.data.datasets import dataset_info
 from camp.data.datasets.base import Dataset
 from camp.data.split import TaskSplit
 from camp.data.tasks import Task, TaskTruth
+from camp.discovery.base import DiscoveryResult
 from camp.methods.base import Method
 from camp.nn.backbones.base import Backbone
 
@@ -53,11 +54,21 @@ def task_record(
         "unlabelled": len(plan.unlabelled),
         "test": len(plan.test),
         "novel_true": len(truth.novel),
-        "novel_used": method.found.get("n_novel", 0),
-        "curve": method.found.get("curve"),
-        **{name: method.found[name] for name in ("novel_error", "recipe") if name in method.found},
+        **_discovered(method.discovery),
         **{name: measured[name] for name in (*PROTOCOLS, "stored", "drift") if name in measured},
     }
+
+
+def _discovered(result: DiscoveryResult | None) -> dict[str, Any]:
+    """The number of novel categories and how it was estimated."""
+    if result is None:
+        return {"novel_used": 0, "curve": None}
+    estimate = result.estimate
+    record = {"novel_used": result.n_novel, "curve": [*map(list, estimate.curve)] if estimate else None}
+    if not result.parameters:
+        return record
+    error = estimate.standard_error if estimate else None
+    return {**record, "novel_error": error, "recipe": result.parameters}
 
 
 def category_records(

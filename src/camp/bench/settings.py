@@ -130,8 +130,7 @@ class RunSettings:
                     "given split does not have: use --setting cil."
                 )
             return self
-        settle = getattr(self.settings, "where_all_labelled", None)
-        return self if settle is None else dataclasses.replace(self, settings=settle())
+        return dataclasses.replace(self, settings=self.settings.for_labelled_tasks())
 
     def augmentation(self) -> Augmentation:
         """How views are made: the data set's way, but for what the settings change."""

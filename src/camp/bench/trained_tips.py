@@ -16,19 +16,15 @@ from torch import Tensor
 from camp.bench.settings import RunSettings, to_dict
 from camp.core.errors import CampError
 from camp.core.files import read_json, replacing, write_json
-from camp.methods.gccd.camp import CampSettings
-
-AFTER = ("adapter", "adaptation", "discovery")
-"""Settings of CAMP that count after phase 1 alone."""
 
 
 def phase1_of(settings: RunSettings) -> dict[str, Any] | None:
     """The settings that phase 1 depends on, if it can be shared."""
-    own = settings.settings
-    if type(own) is not CampSettings or own.exemplars or settings.data.k != "known":
+    after_training = settings.settings.after_training()
+    if after_training is None or settings.data.k != "known":
         return None
     values = to_dict(settings)
-    for name in AFTER:
+    for name in after_training:
         values["settings"].pop(name)
     return values
 

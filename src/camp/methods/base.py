@@ -1,80 +1,113 @@
-"""What the run loop asks of a method, and what evaluation reads from it."""
+"""The interface of a method: what the run loop calls, and what evaluation reads."""
 
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Protocol
 
 from torch import Tensor
 
 from camp.core.progress import Progress
 from camp.data.tasks import Task
 from camp.data.views import Batch, Views
+from camp.discovery.base import DiscoveryResult
 
 
 @dataclass(frozen=True)
-class Category:
-    """A category the method knows; its id never changes and is never used again."""
+class LearnedCategory:
+    """A category that a method has learned; its id never changes and is never reused."""
 
     id: int
     task: int
-    """The task it was learned or discovered in."""
+    """Index of the task in which it was learned or discovered."""
     label: int | None
-    """The known class it stands for, or None if it was discovered."""
+    """Label of the known class it represents, or None if it was discovered."""
     size: int
-    """Pictures of its task that it was made from."""
+    """Number of training images of its last task that belong to it."""
 
 
 @dataclass(frozen=True)
-class Drift:
+class CentroidDrift:
     """Centroids of earlier tasks before and after the last adaptation."""
 
     stored: Tensor
-    """(K, D) as they were kept, in the old feature space."""
+    """(K, D) in the feature space of the task before."""
     adapted: Tensor
-    """(K, D) carried into the new one."""
+    """(K, D) in the present feature space."""
 
 
-@dataclass
-class State:
-    """Everything a method needs to go on: tensors for a safetensors file, the rest for JSON."""
+@dataclass(frozen=True)
+class MethodState:
+    """Everything a method needs to continue: tensors for a safetensors file, categories for JSON."""
 
     tensors: dict[str, Tensor]
-    values: dict[str, Any]
+    categories: list[LearnedCategory]
 
 
 class Method(Protocol):
-    """A method is given tasks and answers with categories. It sees neither files nor true labels."""
+    """A continual learner: it receives tasks and answers with categories, without files or true labels.
 
-    categories: list[Category]
-    """In the order of the numbers that `predict` gives."""
+    The life of a task is `start_task`, `epochs` times `train_epoch`, `finish_task`. `state` may be called
+    between any two of these calls, and `load_state` continues from there with the same numbers.
+
+    Training can be shared between runs: `trained_state`, taken after the last epoch of a task, holds all that
+    training has changed and that `finish_task` reads. `load_trained_state`, called after `start_task`, stands
+    in for the epochs. Whether two runs train alike is told by `MethodSettings.after_training`.
+    """
+
+    categories: list[LearnedCategory]
+    """Ordered by the positions that `predict` returns."""
     centroids: Tensor | None
-    """(K, D) of the categories, for methods that have them."""
-    drift: Drift | None
-    """What the last task did to earlier centroids."""
+    """(K, D) centroids of the categories, for methods that have them."""
+    drift: CentroidDrift | None
+    """Effect of the last task on earlier centroids."""
     epochs: int
-    """Epochs a task takes."""
-    found: dict[str, Any]
-    """Facts about the last discovery: novel categories used, the curve of the estimate."""
+    """Number of training epochs of a task."""
+    discovery: DiscoveryResult | None
+    """Categories of the last task as they were discovered; None for methods that discover nothing."""
 
     def start_task(self, task: Task, progress: Progress) -> None:
-        """Get ready for a task."""
+        """Prepare the training of a task."""
 
     def train_epoch(self, epoch: int) -> dict[str, float]:
-        """One epoch of phase 1; returns the mean of each part of the loss."""
+        """Train for one epoch (phase 1) and return the mean of each term of the loss."""
 
     def finish_task(self, progress: Progress) -> None:
-        """Discover, adapt, remember: phases 2 and 3."""
+        """Discover categories and adapt those of earlier tasks (phases 2 and 3)."""
 
     def features(self, batch: Batch) -> Tensor:
-        """(n, D) features of views, by the present model."""
+        """Return the features (n, D) of a batch of views under the present model."""
 
-    def predict(self, features: Tensor, allowed: Tensor | None = None) -> Tensor:
-        """(n,) positions in `categories`, of those in `allowed` alone if given."""
+    def predict(
+        self, features: Tensor, allowed: Tensor | None = None, centroids: Tensor | None = None
+    ) -> Tensor:
+        """Classify features.
+
+        Args:
+            features: (n, D) features of the present model.
+            allowed: positions of the categories to choose from; all by default.
+            centroids: (K, D) centroids to classify with in place of the method's own; methods without
+                centroids ignore them.
+
+        Returns:
+            (n,) positions in `categories`.
+        """
 
     def assigned(self) -> Tensor:
-        """(n,) position in `categories` of each picture of the last task, as clustering put it."""
+        """Return the position in `categories` (n,) of each training image of the last task."""
 
-    def state(self) -> State:
-        """All there is to remember, inside a task too."""
+    def trained_state(self) -> dict[str, Tensor]:
+        """Return what training has changed and what comes after training depends on."""
 
-    def load(self, state: State, task: Task | None, views: Views) -> None:
-        """Go on from `state`; `task` is the one under way, `views` any views of the bank."""
+    def load_trained_state(self, tensors: dict[str, Tensor]) -> None:
+        """Take over the `trained_state` of another run in place of training."""
+
+    def state(self) -> MethodState:
+        """Return all that is remembered, inside a task too."""
+
+    def load_state(self, state: MethodState, task: Task | None, views: Views) -> None:
+        """Continue from `state`.
+
+        Args:
+            state: the state to continue from.
+            task: the task under way, or None between tasks.
+            views: any views of the bank, by which remembered images are found again.
+        """

@@ -1,12 +1,13 @@
-"""Elastic weight consolidation of a tip: which parameters mattered, and what it costs to move them.
+"""Elastic weight consolidation of the tip (Kirkpatrick et al., PNAS 2017).
 
     L_EWC = lambda / 2 sum_i F_i (theta_i - theta*_i)^2
+    F    <- a F + b F_t                  after each task t; the first F is F_0
 
-theta* is what the parameters were after the task before, and F the diagonal of the Fisher information, gathered over
-the tasks so far.
+theta* are the parameters after the task before, and F_t the diagonal of the Fisher information on the labelled
+images of a task.
 """
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 
 import torch
 import torch.nn.functional as F
@@ -15,67 +16,79 @@ from torch import Tensor, nn
 from camp.core import distributed
 from camp.core.progress import Progress
 from camp.data.views import Views
-from camp.methods.base import State
-from camp.methods.tip_method import TipMethod, part_of
+from camp.methods.components import Callback, TaskRun
+from camp.methods.trainer import Objective, Penalty
 from camp.nn.losses import elastic
 
 Classifier = Callable[[Tensor], Tensor]
 
 
-class Consolidation:
-    """lambda and F."""
+class ElasticWeightConsolidation(Callback):
+    """The penalty on moving parameters that mattered for earlier tasks, and the memory of F."""
 
-    def __init__(self, strength: float) -> None:
-        self.strength = strength
+    name = "fisher"
+
+    def __init__(
+        self,
+        strength: float,
+        classifier: Callable[[Objective], tuple[Classifier, int]],
+        decay: float = 1.0,
+        weight: float = 1.0,
+    ) -> None:
+        """Make the component.
+
+        Args:
+            strength: lambda.
+            classifier: returns the classifier of an objective (features to logits) and the label of its first
+                output.
+            decay: a, the factor of F when the Fisher information of a task is added.
+            weight: b, the factor of the latter.
+        """
+        self.strength, self.classifier, self.decay, self.weight = strength, classifier, decay, weight
         self.fisher: dict[str, Tensor] = {}
 
-    def penalty(self, tip: nn.Module, old_tip: nn.Module | None) -> Callable[[], Tensor] | None:
-        """L_EWC of `tip` in training against `old_tip`; None before there is anything to hold on to."""
-        if not self.fisher or old_tip is None:
+    def penalty(self, run: TaskRun) -> Penalty | None:
+        """Return L_EWC of the tip; None before there is anything to consolidate."""
+        if not self.fisher or run.old_tip is None:
             return None
-        now, then = dict(tip.named_parameters()), dict(old_tip.named_parameters())
-        return lambda: self.strength * elastic(now, then, self.fisher)
+        fisher = {name: value.to(run.device) for name, value in self.fisher.items()}
+        now, then = dict(run.tip.named_parameters()), dict(run.old_tip.named_parameters())
+        return lambda: self.strength * elastic(now, then, fisher)
 
-    def gather(self, new: Mapping[str, Tensor], keep: float = 1.0, take: float = 1.0) -> None:
-        """F <- keep F + take F_new; the first task's F is taken whole."""
-        new = dict(
-            sorted(new.items())
-        )  # as a checkpoint gives them back: the penalty's sum depends on the order
+    def after_training(self, run: TaskRun, progress: Progress) -> None:
+        """Add the Fisher information of the labelled images of the task."""
+        assert run.trainer is not None
+        rows = (run.task.labels >= 0).nonzero()[:, 0]
+        if not len(rows):
+            return
+        classifier, first = self.classifier(run.trainer.step.objective)
+        labels = run.task.labels[rows].to(run.device) - first
+        self.add(diagonal_fisher(run.tip, classifier, run.task.views.subset(rows), labels, progress))
+
+    def add(self, new: dict[str, Tensor]) -> None:
+        """F <- a F + b F_t; the first task's is taken as it is."""
+        # In the order in which a checkpoint returns them: the sum of the penalty depends on it.
+        new = dict(sorted(new.items()))
         if self.fisher:
-            new = {name: keep * self.fisher[name] + take * value for name, value in new.items()}
+            new = {k: self.decay * self.fisher[k].to(v) + self.weight * v for k, v in new.items()}
         self.fisher = new
 
     def state(self) -> dict[str, Tensor]:
-        """F by parameter; theta* is the tip itself, or the old tip inside a task."""
-        return {f"fisher.{name}": value for name, value in self.fisher.items()}
+        """Return F by parameter; theta* is the tip itself, or the old tip inside a task."""
+        return self.fisher
 
-    def restore(self, tensors: dict[str, Tensor], device: torch.device) -> None:
-        """Take up `state`."""
-        self.fisher = {k: v.to(device) for k, v in part_of(tensors, "fisher.").items()}
-
-
-class Consolidating(TipMethod):
-    """A method that holds its tip where it mattered; mixed into one that trains and classifies in its own way."""
-
-    consolidation: Consolidation
-
-    def state(self) -> State:
-        """Also the Fisher information."""
-        state = super().state()
-        state.tensors |= self.consolidation.state()
-        return state
-
-    def _restore(self, state: State, views: Views) -> None:
-        self.consolidation.restore(state.tensors, self.device)
+    def load_state(self, tensors: dict[str, Tensor]) -> None:
+        """Continue from `state`."""
+        self.fisher = tensors
 
 
 def diagonal_fisher(
     tip: nn.Module, classifier: Classifier, views: Views, labels: Tensor, progress: Progress
 ) -> dict[str, Tensor]:
-    """1/n sum_i (d log p(y_i | x_i) / d theta)^2 for each trainable parameter theta of the tip, by its name.
+    """Compute 1/n sum_i (d log p(y_i | x_i) / d theta)^2 of each trainable parameter theta of the tip.
 
-    The gradients are those of single pictures, clean views: the square of a sum would be another thing. Several
-    processes share the pictures.
+    The gradients are those of single images, clean views: the square of a sum would be something else. Several
+    processes share the images.
     """
     tip.eval()
     parameters = {name: p for name, p in tip.named_parameters() if p.requires_grad}

@@ -1,4 +1,4 @@
-"""Networks behind the features that live for one task: projectors and prototypes."""
+"""Heads of methods: projection heads and cosine classifiers."""
 
 import torch
 import torch.nn.functional as F
@@ -8,7 +8,7 @@ from camp.nn.init import init_default_, trunc_normal_
 
 
 def camp_projector(dim: int, width: int, generator: torch.Generator) -> nn.Sequential:
-    """g of CAMP and SimGCD: D -> width -> width -> 256 with GELU, no batch norm, normal weights of 0.02."""
+    """Make g of CAMP and SimGCD: D -> width -> width -> 256 with GELU, weights from a normal of deviation 0.02."""
     network = nn.Sequential(
         nn.Linear(dim, width), nn.GELU(), nn.Linear(width, width), nn.GELU(), nn.Linear(width, 256)
     )
@@ -20,12 +20,12 @@ def camp_projector(dim: int, width: int, generator: torch.Generator) -> nn.Seque
 
 
 def gcd_projector(dim: int, width: int, generator: torch.Generator) -> nn.Sequential:
-    """One of GCD's two heads: D -> width -> 128 with ReLU."""
+    """Make a projection head of GCD: D -> width -> 128 with ReLU."""
     return init_default_(nn.Sequential(nn.Linear(dim, width), nn.ReLU(), nn.Linear(width, 128)), generator)
 
 
-class Prototypes(nn.Module):
-    """Cosines of features (..., D) with K prototypes: (..., K) logits before the temperature."""
+class CosinePrototypes(nn.Module):
+    """K prototypes, whose cosines with features are logits before the temperature."""
 
     def __init__(self, dim: int, count: int, generator: torch.Generator) -> None:
         super().__init__()
@@ -33,10 +33,10 @@ class Prototypes(nn.Module):
         self.weight = nn.Parameter(torch.empty(count, dim).uniform_(-bound, bound, generator=generator))
 
     def forward(self, z: Tensor) -> Tensor:
-        """(..., D) -> (..., K)."""
+        """Return the cosines (..., K) of features (..., D)."""
         return cosines(z, self.weight)
 
 
 def cosines(z: Tensor, prototypes: Tensor) -> Tensor:
-    """(..., D) with (K, D): (..., K)."""
+    """Return the cosines (..., K) of features (..., D) with prototypes (K, D)."""
     return F.normalize(z, dim=-1) @ F.normalize(prototypes, dim=-1).T

@@ -1,155 +1,85 @@
-"""Methods: one file each, and one line in the registry."""
+"""The registry of methods: one line each."""
 
 import importlib
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, cast
 
 from camp.core.errors import CampError
+from camp.methods.settings import MethodSettings
+
+if TYPE_CHECKING:
+    import torch
+
+    from camp.methods.base import Method
+    from camp.nn.backbones.base import Backbone
 
 
 @dataclass(frozen=True)
 class MethodInfo:
-    """A method's line in the registry; its module is imported when it is used."""
+    """A method in the registry; its module is imported when it is used."""
 
     title: str
     module: str
     settings: str
-    """Name of its settings, a frozen dataclass."""
+    """Name of its settings, a subclass of `MethodSettings`."""
     make: str
-    """Name of the function (backbone, settings, seed, device) -> Method."""
+    """Name of its factory, (backbone, settings, seed, device) -> Method."""
     supervised: bool = False
-    """Whether it is for class-incremental learning alone: every picture needs its label."""
+    """Whether it is for class-incremental learning only: every image needs a label."""
     incremental: bool = False
-    """Whether it is compared in class-incremental learning too, with those that are for it alone."""
+    """Whether it is compared in class-incremental learning too, with those that are for it only."""
     pixels: bool = False
-    """Whether it works on the pixels of a network that is trained as a whole, and not on vectors or on a bank."""
+    """Whether it needs images and a network that is trained as a whole, neither vectors nor a bank."""
 
-    def settings_class(self) -> type[Any]:
-        """The dataclass of the method's settings."""
-        return getattr(importlib.import_module(self.module), self.settings)
+    def settings_class(self) -> type[MethodSettings]:
+        """Return the dataclass of the method's settings."""
+        return cast(type[MethodSettings], getattr(importlib.import_module(self.module), self.settings))
 
-    def build(self, *arguments: Any) -> Any:
-        """The method itself."""
-        return getattr(importlib.import_module(self.module), self.make)(*arguments)
+    def build(
+        self, backbone: "Backbone", settings: MethodSettings, seed: int, device: "torch.device"
+    ) -> "Method":
+        """Make the method."""
+        make = getattr(importlib.import_module(self.module), self.make)
+        return cast("Method", make(backbone, settings, seed, device))
 
 
+def _gccd(title: str, module: str, settings: str, make: str, incremental: bool = False) -> MethodInfo:
+    return MethodInfo(title, f"camp.methods.gccd.{module}", settings, make, incremental=incremental)
+
+
+def _cil(title: str, module: str, settings: str, make: str, pixels: bool = False) -> MethodInfo:
+    title = f"class-incremental: {title}"
+    return MethodInfo(title, f"camp.methods.cil.{module}", settings, make, supervised=True, pixels=pixels)
+
+
+# fmt: off
 METHODS = {
-    "frozen": MethodInfo(
-        "no training: the yardstick", "camp.methods.gccd.frozen", "FrozenSettings", "make_frozen"
-    ),
-    "gcd": MethodInfo(
-        "generalized category discovery, fine-tuned",
-        "camp.methods.gccd.gcd",
-        "GcdSettings",
-        "make_gcd",
-        incremental=True,
-    ),
-    "gcd-ewc": MethodInfo(
-        "GCD with elastic weight consolidation", "camp.methods.gccd.gcd_ewc", "GcdEwcSettings", "make_gcd_ewc"
-    ),
-    "gcd-fd": MethodInfo(
-        "GCD with feature distillation", "camp.methods.gccd.gcd_fd", "GcdFdSettings", "make_gcd_fd"
-    ),
-    "gcd-er": MethodInfo(
-        "GCD with experience replay", "camp.methods.gccd.gcd_er", "GcdErSettings", "make_gcd_er"
-    ),
-    "metagcd": MethodInfo(
-        "meta-learning over simulated sessions",
-        "camp.methods.gccd.metagcd",
-        "MetaGcdSettings",
-        "make_metagcd",
-    ),
-    "simgcd": MethodInfo(
-        "parametric classification with pseudo-labels",
-        "camp.methods.gccd.simgcd",
-        "SimgcdSettings",
-        "make_simgcd",
-    ),
-    "pa": MethodInfo("proxy anchors", "camp.methods.gccd.pa", "PaSettings", "make_pa"),
-    "igcd": MethodInfo(
-        "density-based support set and soft nearest neighbours",
-        "camp.methods.gccd.igcd",
-        "IgcdSettings",
-        "make_igcd",
-    ),
-    "gm": MethodInfo("grow and merge", "camp.methods.gccd.gm", "GmSettings", "make_gm"),
-    "fine-tune": MethodInfo(
-        "class-incremental: nothing against forgetting",
-        "camp.methods.cil.fine_tune",
-        "FineTuneSettings",
-        "make_fine_tune",
-        supervised=True,
-    ),
-    "ewc": MethodInfo(
-        "class-incremental: elastic weight consolidation",
-        "camp.methods.cil.ewc",
-        "EwcSettings",
-        "make_ewc",
-        supervised=True,
-    ),
-    "lwf": MethodInfo(
-        "class-incremental: learning without forgetting, by distilled answers",
-        "camp.methods.cil.lwf",
-        "LwfSettings",
-        "make_lwf",
-        supervised=True,
-    ),
-    "joint": MethodInfo(
-        "class-incremental: all pictures of all tasks, the upper end",
-        "camp.methods.cil.joint",
-        "JointSettings",
-        "make_joint",
-        supervised=True,
-    ),
-    "pass": MethodInfo(
-        "class-incremental: noisy prototypes, and pictures told apart by their turn",
-        "camp.methods.cil.pass_",
-        "PassSettings",
-        "make_pass",
-        supervised=True,
-        pixels=True,
-    ),
-    "il2a": MethodInfo(
-        "class-incremental: mixed classes, and prototypes with covariances",
-        "camp.methods.cil.il2a",
-        "Il2aSettings",
-        "make_il2a",
-        supervised=True,
-        pixels=True,
-    ),
-    "ssre": MethodInfo(
-        "class-incremental: side branches that are folded in, and selected prototypes",
-        "camp.methods.cil.ssre",
-        "SsreSettings",
-        "make_ssre",
-        supervised=True,
-        pixels=True,
-    ),
-    "fetril": MethodInfo(
-        "class-incremental: a frozen network, translated features and support vectors",
-        "camp.methods.cil.fetril",
-        "FetrilSettings",
-        "make_fetril",
-        supervised=True,
-    ),
-    "camp": MethodInfo(
-        "projected distillation and centroid adaptation",
-        "camp.methods.gccd.camp",
-        "CampSettings",
-        "make_camp",
-        incremental=True,
-    ),
-    "camp-plus": MethodInfo(
-        "our own: categories as Gaussians of one shape, found by simulated novelty",
-        "camp.methods.gccd.camp_plus",
-        "CampPlusSettings",
-        "make_camp_plus",
-    ),
+    "frozen": _gccd("frozen features, no training", "frozen", "FrozenSettings", "make_frozen"),
+    "gcd": _gccd("generalized category discovery, fine-tuned", "gcd", "GcdSettings", "make_gcd", incremental=True),
+    "gcd-ewc": _gccd("GCD with elastic weight consolidation", "gcd_ewc", "GcdEwcSettings", "make_gcd_ewc"),
+    "gcd-fd": _gccd("GCD with feature distillation", "gcd_fd", "GcdFdSettings", "make_gcd_fd"),
+    "gcd-er": _gccd("GCD with experience replay", "gcd_er", "GcdErSettings", "make_gcd_er"),
+    "metagcd": _gccd("meta-learning over simulated sessions", "metagcd", "MetaGcdSettings", "make_metagcd"),
+    "simgcd": _gccd("parametric classification with pseudo-labels", "simgcd", "SimgcdSettings", "make_simgcd"),
+    "pa": _gccd("proxy anchors", "pa", "PaSettings", "make_pa"),
+    "igcd": _gccd("density-based support set, soft nearest neighbours", "igcd", "IgcdSettings", "make_igcd"),
+    "gm": _gccd("grow and merge", "gm", "GmSettings", "make_gm"),
+    "fine-tune": _cil("no measure against forgetting", "fine_tune", "FineTuneSettings", "make_fine_tune"),
+    "ewc": _cil("elastic weight consolidation", "ewc", "EwcSettings", "make_ewc"),
+    "lwf": _cil("learning without forgetting, distilled predictions", "lwf", "LwfSettings", "make_lwf"),
+    "joint": _cil("all images of all tasks, the upper bound", "joint", "JointSettings", "make_joint"),
+    "pass": _cil("noisy prototypes, rotation prediction", "pass_", "PassSettings", "make_pass", pixels=True),
+    "il2a": _cil("mixed classes, prototypes with covariances", "il2a", "Il2aSettings", "make_il2a", pixels=True),
+    "ssre": _cil("folded side branches, selected prototypes", "ssre", "SsreSettings", "make_ssre", pixels=True),
+    "fetril": _cil("frozen network, translated features, SVMs", "fetril", "FetrilSettings", "make_fetril"),
+    "camp": _gccd("projected distillation, centroid adaptation", "camp", "CampSettings", "make_camp", incremental=True),
+    "camp-plus": _gccd("Gaussian categories, simulated novelty", "camp_plus", "CampPlusSettings", "make_camp_plus"),
 }
+# fmt: on
 
 
 def methods_for(labelled: bool) -> list[str]:
-    """The methods to compare where every picture is `labelled`, or else where some are not.
+    """Return the methods to compare where every image is `labelled`, or else where some are not.
 
     >>> "fine-tune" in methods_for(labelled=True), "gcd-fd" in methods_for(labelled=True)
     (True, False)
@@ -162,7 +92,7 @@ def methods_for(labelled: bool) -> list[str]:
 
 
 def method_info(name: str) -> MethodInfo:
-    """The method called `name`.
+    """Return the method called `name`.
 
     >>> method_info("camp").module
     'camp.methods.gccd.camp'

@@ -1,4 +1,4 @@
-"""The learning rate of the reference as a function of the step, so that a resumed run needs no scheduler state."""
+"""The learning rate of the paper's code as a function of the step, so that resuming needs no scheduler state."""
 
 import math
 
@@ -9,9 +9,9 @@ _FLOOR = 1e-3
 
 
 def learning_rate(settings: Training, epoch: int, step: int, steps_per_epoch: int) -> float:
-    """Learning rate of `step` (counted in its epoch): linear warm-up by the step, then cosine by the epoch.
+    """Return the learning rate of a step of an epoch: linear warm-up per step, then cosine annealing per epoch.
 
-    The cosine moves only at the end of an epoch by which the warm-up is over, as in the reference.
+    Annealing starts after the first epoch at whose end the warm-up is over, as in the paper's code.
 
     >>> rate = learning_rate(Training(), 50, 0, 79)  # CIFAR-100, start of epoch 50
     >>> f"{rate:.2e}"

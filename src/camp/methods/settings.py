@@ -1,7 +1,7 @@
-"""Settings that methods share, a frozen dataclass a concern; free of torch for the command line."""
+"""Settings that methods share, one frozen dataclass for each concern; free of torch for the command line."""
 
 from dataclasses import dataclass, field
-from typing import Literal
+from typing import Literal, Self
 
 from camp.core.errors import CampError
 
@@ -13,7 +13,7 @@ def check_share(name: str, value: float | None) -> None:
 
 
 def check_positive(name: str, value: float) -> None:
-    """Refuse what must be above 0 and is not."""
+    """Refuse a value that is not positive."""
     if not value > 0:
         raise CampError(f"{name} must be above 0, and {value} is not.")
 
@@ -21,7 +21,7 @@ def check_positive(name: str, value: float) -> None:
 def check_exemplars(value: int, least: int = 0) -> None:
     """Refuse fewer exemplars than a method needs."""
     if value < 0:
-        raise CampError(f"The number of exemplars can not be negative, and {value} is.")
+        raise CampError(f"The number of exemplars cannot be negative, and {value} is.")
     if value < least:
         raise CampError(
             f"This method classifies by its exemplars and needs at least {least} of each category."
@@ -29,51 +29,68 @@ def check_exemplars(value: int, least: int = 0) -> None:
 
 
 @dataclass(frozen=True)
+class MethodSettings:
+    """Settings of a method; each method has a frozen dataclass of its own."""
+
+    def after_training(self) -> tuple[str, ...] | None:
+        """Return the names of the settings that act after training only; None if training cannot be shared.
+
+        Two runs of a method that differ in these settings alone train the same network to the last digit,
+        provided that the number of novel categories is given and not estimated.
+        """
+        return None
+
+    def for_labelled_tasks(self) -> Self:
+        """Return the settings with the defaults for streams in which every image is labelled."""
+        return self
+
+
+@dataclass(frozen=True)
 class Training:
-    """How the tip is trained in a task (phase 1)."""
+    """Training of the tip on a task (phase 1)."""
 
     epochs: int = 100
-    """Passes over the task's pictures."""
+    """Number of training epochs of a task."""
     batch_size: int = 128
-    """Pictures of the task in a step, and as many labelled ones beside them; two views each."""
+    """Number of images of the task in a training step, to which as many labelled images are added."""
     learning_rate: float = 1e-3
-    """Of AdamW, before warm-up and cosine annealing."""
+    """Learning rate of AdamW, with linear warm-up and cosine annealing."""
     warmup_steps: int = 100
-    """Steps of linear warm-up, but never more than a tenth of all steps."""
+    """Number of steps of linear warm-up, at most a tenth of all steps."""
     clip: float = 1.0
-    """Greatest global norm of the gradient (PA: greatest entry)."""
+    """Gradient clipping: largest global norm of the gradient (method pa: largest absolute entry)."""
     weight_decay: float = 0.0
-    """Of AdamW; the reference has a flag for it and never uses it."""
+    """Weight decay of AdamW."""
     arithmetic: Literal["auto", "full", "mixed"] = "auto"
-    """`mixed` runs the network in bfloat16 and keeps weights and losses in float32; `auto` does so on GPUs that
-    have bfloat16."""
+    """Arithmetic of training: `full` is float32; `mixed` runs the network in bfloat16 and keeps weights and losses in
+    float32; `auto` is `mixed` on GPUs with bfloat16."""
 
     def __post_init__(self) -> None:
         if self.epochs < 0:
-            raise CampError(f"The number of epochs can not be negative, and {self.epochs} is.")
+            raise CampError(f"The number of epochs cannot be negative, and {self.epochs} is.")
         if self.batch_size < 2:
             raise CampError(
-                f"Contrastive losses compare pictures, so a batch needs at least 2, not {self.batch_size}."
+                f"Contrastive losses compare images, so a batch needs at least 2, not {self.batch_size}."
             )
         check_positive("The learning rate", self.learning_rate)
         check_positive("clip, the bound of the gradient,", self.clip)
         if self.warmup_steps < 0 or self.weight_decay < 0:
-            raise CampError("The steps of warm-up and the weight decay can not be negative.")
+            raise CampError("The number of warm-up steps and the weight decay cannot be negative.")
 
 
 @dataclass(frozen=True)
 class Discovery:
-    """How categories are found (phase 2)."""
+    """Discovery of categories (phase 2)."""
 
     n_init: int = 100
-    """Runs of semi-supervised k-means, of which the one with the least inertia is kept."""
+    """Number of runs of semi-supervised k-means, of which the one with the lowest inertia is kept."""
     max_iterations: int = 200
-    """Iterations of a run at most."""
+    """Largest number of iterations of a run of k-means."""
     metric: Literal["l2", "cosine"] = "l2"
-    """Distance to the nearest centroid."""
+    """Metric of the nearest-centroid classifier."""
     max_novel: int | None = None
-    """Greatest number of novel categories considered when it is estimated; by default as many as known ones,
-    and at least 10."""
+    """Largest number of novel categories to consider when it is estimated; by default the number of known
+    categories, and at least 10."""
 
     def __post_init__(self) -> None:
         if self.n_init < 1 or self.max_iterations < 1:
@@ -83,15 +100,15 @@ class Discovery:
 
 
 @dataclass(frozen=True)
-class ContrastiveSettings:
-    """What methods share that learn by SimCLR beside a supervised loss, and then discover."""
+class ContrastiveSettings(MethodSettings):
+    """Settings of the methods that train with SimCLR and a supervised loss, and discover categories."""
 
     beta: float = 0.35
-    """Weight of the supervised against the self-supervised loss."""
+    """Weight of the supervised losses against the self-supervised ones, from 0 to 1."""
     simclr_temperature: float = 1.0
-    """Of SimCLR (the reference's; the paper shares SupCon's)."""
+    """Temperature of SimCLR (as in the paper's code; the paper gives that of SupCon for both)."""
     projector_width: int = 2048
-    """Hidden units of a projector."""
+    """Number of hidden units of the projection heads."""
     training: Training = field(default_factory=Training)
     discovery: Discovery = field(default_factory=Discovery)
 
@@ -103,10 +120,10 @@ class ContrastiveSettings:
 
 @dataclass(frozen=True)
 class SupConSettings(ContrastiveSettings):
-    """The same with SupCon."""
+    """The same, with SupCon as the supervised loss."""
 
     supcon_temperature: float = 0.07
-    """Of SupCon."""
+    """Temperature of SupCon."""
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -115,7 +132,7 @@ class SupConSettings(ContrastiveSettings):
 
 @dataclass(frozen=True)
 class SimgcdLosses(SupConSettings):
-    """The same with SimGCD's losses on prototypes."""
+    """The same, with SimGCD's losses on prototypes."""
 
     entropy_weight: float = 2.0
-    """epsilon, the weight of the mean-entropy term."""
+    """epsilon, the weight of the mean-entropy regularisation."""

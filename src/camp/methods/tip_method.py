@@ -1,187 +1,182 @@
-"""What all methods that train a tip have in common: phase 1, exemplars, state; discovery is the method's own."""
+"""The life of a task that all methods share: train the tip, then turn its features into categories."""
 
 from abc import ABC, abstractmethod
-from typing import Any
+from collections.abc import Sequence
 
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 
 from camp.core.progress import Progress
-from camp.core.seeds import generator
 from camp.data.tasks import Task
 from camp.data.views import Batch, Views
-from camp.discovery.number_of_categories import Estimate, estimate_n_novel
-from camp.discovery.semi_supervised_kmeans import KMeans, semi_supervised_kmeans
-from camp.methods.base import Category, Drift, State
-from camp.methods.exemplars import Memory
-from camp.methods.settings import Discovery, Training
-from camp.methods.trainer import Phase1, clean_features, frozen_copy
+from camp.discovery.base import DiscoveryResult
+from camp.methods.base import CentroidDrift, LearnedCategory, MethodState
+from camp.methods.components import Callback, Memory, PersistentHeads, TaskRun
+from camp.methods.exemplars import ExemplarMemory
+from camp.methods.settings import Training
+from camp.methods.trainer import Penalty, Trainer, frozen_copy, with_prefix
 from camp.nn.backbones.base import Backbone
 
 
 class TipMethod(ABC):
-    """A tip trained task by task. A method fills in its objective, and what it makes of the trained features."""
+    """A tip that is trained task by task, with components around it.
+
+    A family of methods implements three functions: the trainer of a task, what becomes of its features, and
+    the classifier. Methods of a family differ in the components they are given.
+    """
 
     def __init__(
         self,
         backbone: Backbone,
         training: Training,
-        discovery: Discovery,
-        exemplars: int,
         seed: int,
         device: torch.device,
+        *,
+        exemplars: int = 0,
+        callbacks: Sequence[Callback] = (),
     ) -> None:
-        self.training, self.discovery, self.seed, self.device = training, discovery, seed, device
+        self.training, self.seed, self.device = training, seed, device
+        self.epochs = training.epochs
         self.dim = backbone.dim
         self.tip = backbone.tip.to(device)
-        self.memory = Memory(exemplars)
-        self.categories: list[Category] = []
+        self.categories: list[LearnedCategory] = []
         self.centroids: Tensor | None = None
-        self.drift: Drift | None = None
-        self.epochs = training.epochs
-        self.found: dict[str, Any] = {}
-        self._task: Task | None = None
-        self._phase1: Phase1 | None = None
-        self._old_tip: nn.Module | None = None
-        self._heads: dict[str, Tensor] = {}
+        self.drift: CentroidDrift | None = None
+        self.discovery: DiscoveryResult | None = None
+        self.heads = PersistentHeads()
+        self.exemplars = ExemplarMemory(exemplars)
+        self.callbacks = callbacks
+        self.memories: dict[str, Memory] = {"heads": self.heads, **{c.name: c for c in callbacks if c.name}}
+        self.image_memories: dict[str, ExemplarMemory] = {"exemplars": self.exemplars}
+        self._run: TaskRun | None = None
         self._assigned = torch.empty(0, dtype=torch.long)
 
-    # What a method fills in.
+    @abstractmethod
+    def _make_trainer(self, run: TaskRun, progress: Progress) -> Trainer | None:
+        """Return the trainer of the task just begun, or None if nothing is trained."""
 
     @abstractmethod
-    def _prepare(self, progress: Progress) -> Phase1 | None:
-        """The training of the task just begun, if any; the old tip is at hand from the second task on."""
+    def _conclude(self, run: TaskRun, progress: Progress) -> None:
+        """Set categories, assignments and, where there are any, centroids and discovery (phases 2 and 3)."""
 
     @abstractmethod
-    def _conclude(self, progress: Progress) -> None:
-        """Phases 2 and 3: categories, assignments and `found` of the trained task."""
-
-    @abstractmethod
-    def predict(self, features: Tensor, allowed: Tensor | None = None) -> Tensor:
-        """(n,) positions in `categories`, of those in `allowed` alone if given."""
-
-    def _trained(self, progress: Progress) -> None:  # noqa: B027 (few methods need it)
-        """What has to be done between training and discovery."""
-
-    # What the run loop calls.
+    def predict(
+        self, features: Tensor, allowed: Tensor | None = None, centroids: Tensor | None = None
+    ) -> Tensor:
+        """Return positions (n,) in `categories`, of those in `allowed` alone if given."""
 
     def start_task(self, task: Task, progress: Progress) -> None:
-        """Keep the old tip, make heads and an optimiser."""
-        self._task = task
-        self._old_tip = frozen_copy(self.tip) if task.index else None
-        self._phase1 = self._prepare(progress)
-        if self._phase1 is not None and self._heads:
-            self._phase1.objective.inherit(self._heads)
+        """Keep the old tip, and make heads and an optimiser."""
+        old_tip = frozen_copy(self.tip) if task.index else None
+        self._run = run = TaskRun(task, self.tip, old_tip, self.seed, self.device)
+        for callback in self.callbacks:
+            callback.before_training(run)
+        run.trainer = self._make_trainer(run, progress)
+        if run.trainer is not None:
+            self.heads.apply(run.trainer.step.objective)
 
     def train_epoch(self, epoch: int) -> dict[str, float]:
-        """Phase 1, one epoch."""
-        return self._training().epoch(epoch)
+        """Train for one epoch; the loss is 0 where nothing is trained."""
+        run = self._current_run()
+        if run.trainer is None:
+            return {"loss": 0.0}
+        for callback in self.callbacks:
+            callback.before_epoch(run)
+        return run.trainer.epoch(epoch)
 
     def finish_task(self, progress: Progress) -> None:
-        """Phases 2 and 3, then what is kept for later tasks."""
-        self._trained(progress)
-        self._conclude(progress)
-        self.memory = self.memory.with_task(self._current(), self.seed)
-        if self._phase1 is not None and (objective := self._phase1.objective).lasting:
-            self._heads = {name: value.cpu().clone() for name, value in objective.state_dict().items()}
-        self._phase1 = self._old_tip = None
+        """Turn the trained features into categories, then keep what later tasks need."""
+        run = self._current_run()
+        for callback in self.callbacks:
+            callback.after_training(run, progress)
+        self._conclude(run, progress)
+        for callback in self.callbacks:
+            callback.after_task(run, progress)
+        self.exemplars.add_task(run.task, self.seed)
+        if run.trainer is not None:
+            self.heads.keep(run.trainer.step.objective)
+        self._run = None
 
     def features(self, batch: Batch) -> Tensor:
-        """(n, D) by the present tip."""
+        """Return the features (n, D) of views under the present tip."""
         self.tip.eval()
         with torch.no_grad():
-            return self.tip(batch).cpu()
+            z: Tensor = self.tip(batch)
+        return z.cpu()
 
     def assigned(self) -> Tensor:
-        """(n,) position in `categories` of each picture of the last task."""
+        """Return the position in `categories` (n,) of each image of the last task."""
         return self._assigned
 
-    def state(self) -> State:
-        """The tip, centroids, lasting heads and memory; inside a task also the old tip and phase 1."""
-        tensors = {f"tip.{k}": v for k, v in self.tip.state_dict().items()} | self.memory.state()
-        tensors |= {f"heads.{k}": v for k, v in self._heads.items()}
+    def trained_state(self) -> dict[str, Tensor]:
+        """Return the parameters of the tip."""
+        return self.tip.state_dict()
+
+    def load_trained_state(self, tensors: dict[str, Tensor]) -> None:
+        """Take over the parameters of a tip that another run has trained."""
+        self.tip.load_state_dict(tensors)
+
+    def state(self) -> MethodState:
+        """Return the tip, the centroids and the memories; inside a task also the old tip and the trainer."""
+        parts = {"tip": self.tip.state_dict()}
+        parts |= {name: memory.state() for name, memory in self.memories.items()}
+        parts |= {name: images.state() for name, images in self.image_memories.items()}
+        if self._run is not None and self._run.trainer is not None:
+            parts["trainer"] = self._run.trainer.state()
+        if self._run is not None and self._run.old_tip is not None:
+            parts["old_tip"] = self._run.old_tip.state_dict()
+        tensors = {
+            f"{part}.{name}": value for part, values in parts.items() for name, value in values.items()
+        }
         if self.centroids is not None:
             tensors["centroids"] = self.centroids
-        if self._phase1 is not None:
-            tensors |= {f"phase1.{k}": v for k, v in self._phase1.state().items()}
-        if self._old_tip is not None:
-            tensors |= {f"old_tip.{k}": v for k, v in self._old_tip.state_dict().items()}
-        return State(tensors, {"categories": [vars(c) for c in self.categories]})
+        return MethodState(tensors, list(self.categories))
 
-    def load(self, state: State, task: Task | None, views: Views) -> None:
-        """Go on from `state`. Inside a task it is started again from the old tip, then brought to where it was."""
-        self.categories = [Category(**row) for row in state.values["categories"]]
+    def load_state(self, state: MethodState, task: Task | None, views: Views) -> None:
+        """Continue from `state`; a task under way is started again from the old tip, then brought to its state."""
+        self.categories, self._run = list(state.categories), None
         self.centroids = state.tensors.get("centroids")
-        self.memory = Memory(self.memory.per_class).restored(state.tensors, views)
-        self._heads = part_of(state.tensors, "heads.")
-        self._restore(state, views)
+        for name, memory in self.memories.items():
+            memory.load_state(with_prefix(state.tensors, f"{name}."))
+        for name, images in self.image_memories.items():
+            images.load_state(with_prefix(state.tensors, f"{name}."), views)
         if task is not None:
-            if old := part_of(state.tensors, "old_tip."):
+            if old := with_prefix(state.tensors, "old_tip."):
                 self.tip.load_state_dict(old)
             self.start_task(task, Progress(quiet=True))
-            if self._phase1 is not None:
-                self._phase1.load(part_of(state.tensors, "phase1."))
-        self.tip.load_state_dict(part_of(state.tensors, "tip."))
+            if (trainer := self._current_run().trainer) is not None:
+                trainer.load_state(with_prefix(state.tensors, "trainer."))
+        self.tip.load_state_dict(with_prefix(state.tensors, "tip."))
 
-    def _restore(self, state: State, views: Views) -> None:  # noqa: B027 (few methods need it)
-        """Take up what a method added to `state`, before a task under way is started again."""
+    def _current_run(self) -> TaskRun:
+        assert self._run is not None, "no task is under way"
+        return self._run
 
-    # What methods share.
+    def _penalties(self, run: TaskRun) -> list[Penalty]:
+        """Return the penalties of all callbacks."""
+        penalties = (callback.penalty(run) for callback in self.callbacks)
+        return [penalty for penalty in penalties if penalty is not None]
 
-    def _known(self) -> int:
-        """Known classes up to this task; their labels are 0 .. known - 1."""
+    def _num_labels(self, task: Task) -> int:
+        """Return the number of known classes up to a task; their labels are 0, 1, ..."""
         labels = [category.label for category in self.categories if category.label is not None]
-        return max([*labels, *self._current().labels.tolist(), -1]) + 1
+        return max([*labels, *map(int, task.labels), -1]) + 1
 
-    def _prototypes(self, progress: Progress) -> int:
-        """K: what the scenario tells, else what is known plus an estimate on the features before training."""
-        task = self._current()
-        if task.total is not None:
-            return task.total
-        return len(self.categories) + len(self._new_labels()) + self._expected_novel(progress)
-
-    def _new_labels(self) -> list[int]:
-        """Labels of this task that no category has yet."""
+    def _new_labels(self, task: Task) -> list[int]:
+        """Return the labels of a task that no category has yet, sorted."""
         named = {category.label for category in self.categories}
-        return sorted(set(self._current().labels[self._current().labels >= 0].tolist()) - named)
+        return sorted(set(task.labels[task.labels >= 0].tolist()) - named)
 
-    def _expected_novel(self, progress: Progress) -> int:
-        """Novel categories of this task: as told, else estimated on the features before training."""
-        task = self._current()
-        if task.n_novel is not None:
-            return task.n_novel
-        return self._estimate(clean_features(self.tip, task.views, progress), progress, "before").n_novel
+    def _enter(self, task: Task, labels: Sequence[int | None], assignments: Tensor) -> list[int]:
+        """Enter the clusters of a task as categories; a known class that has a category keeps it.
 
-    def _cluster(self, features: Tensor, progress: Progress) -> KMeans:
-        """Semi-supervised k-means over the task's clean features (n, D); the facts go to `found`."""
-        task, settings = self._current(), self.discovery
-        n_novel, curve = task.n_novel, None
-        if n_novel is None:
-            estimate = self._estimate(features, progress, "after")
-            n_novel, curve = estimate.n_novel, [list(point) for point in estimate.curve]
-        with progress.track("Clustering", settings.n_init) as bar:
-            result = semi_supervised_kmeans(
-                features,
-                task.labels,
-                n_novel,
-                n_init=settings.n_init,
-                max_iterations=settings.max_iterations,
-                generator=generator(self.seed, "clustering", task.index),
-                progress=bar,
-            )
-        self.found = {"n_novel": n_novel, "curve": curve, "inertia": float(result.inertia)}
-        return result
+        Args:
+            task: the task.
+            labels: label of each cluster, None for a novel one.
+            assignments: (n,) cluster of each image of the task.
 
-    def _estimate(self, features: Tensor, progress: Progress, when: str) -> Estimate:
-        task, most = self._current(), self.discovery.max_novel
-        known = len(task.labels[task.labels >= 0].unique())
-        draw = generator(self.seed, "estimate", task.index, when)
-        return estimate_n_novel(features, task.labels, most or max(10, known), draw, progress=progress)
-
-    def _enter(self, labels: list[int | None], assignments: Tensor) -> list[int]:
-        """Enter clusters as categories and return their positions; a known class that has one keeps it.
-
-        `labels` are those of the clusters, None for novel ones; `assignments` (n,) numbers of clusters.
+        Returns:
+            The position in `categories` of each cluster.
         """
         sizes = torch.bincount(assignments, minlength=len(labels)).tolist()
         position = {c.label: i for i, c in enumerate(self.categories) if c.label is not None}
@@ -190,23 +185,10 @@ class TipMethod(ABC):
             at = position.get(label) if label is not None else None
             if at is None:
                 at = len(self.categories)
-                self.categories.append(Category(at, self._current().index, label, size))
+                self.categories.append(LearnedCategory(at, task.index, label, size))
             else:
                 old = self.categories[at]
-                self.categories[at] = Category(old.id, old.task, old.label, size)
+                self.categories[at] = LearnedCategory(old.id, old.task, old.label, size)
             places.append(at)
         self._assigned = torch.tensor(places)[assignments]
         return places
-
-    def _training(self) -> Phase1:
-        assert self._phase1 is not None
-        return self._phase1
-
-    def _current(self) -> Task:
-        assert self._task is not None
-        return self._task
-
-
-def part_of(tensors: dict[str, Tensor], prefix: str) -> dict[str, Tensor]:
-    """The tensors whose names begin with `prefix`, without it."""
-    return {k.removeprefix(prefix): v for k, v in tensors.items() if k.startswith(prefix)}

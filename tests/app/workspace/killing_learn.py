@@ -21,7 +21,8 @@ from camp.app.workspace import events, folder, steps
 from camp.app.workspace import learn_folder as batches
 from camp.cli import main
 from camp.data.bank.store import Store
-from camp.methods.gccd import open_world
+from camp.methods.gccd import local_discoverers
+from camp.methods.tip_method import TipMethod
 
 
 def die() -> None:
@@ -57,12 +58,12 @@ def bank() -> None:
 
 def training() -> None:
     """In the second epoch."""
-    before(open_world.OpenWorld, "train_epoch", 2)
+    before(TipMethod, "train_epoch", 2)
 
 
 def clustering() -> None:
     """Before the categories are found."""
-    before(open_world, "semi_supervised_kmeans")
+    before(local_discoverers, "semi_supervised_kmeans")
 
 
 def thumbnails() -> None:

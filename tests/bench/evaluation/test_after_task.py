@@ -14,7 +14,7 @@ from camp.bench.records import _most_typical, category_records
 from camp.core.progress import Progress
 from camp.data.datasets import load_dataset
 from camp.data.tasks import Task, TaskTruth
-from camp.methods.base import Category, Drift
+from camp.methods.base import CentroidDrift, LearnedCategory
 
 QUIET = Progress(quiet=True)
 
@@ -39,15 +39,18 @@ class Sorter:
 
     def __init__(self, places: list[float], labels: list[int | None], task: int = 0) -> None:
         self.places = torch.tensor(places)
-        self.categories = [Category(i, task, label, 1) for i, label in enumerate(labels)]
+        self.categories = [LearnedCategory(i, task, label, 1) for i, label in enumerate(labels)]
         self.train = torch.empty(0, 1)
 
     def features(self, batch: dict[str, Tensor]) -> Tensor:
         return batch["z"]
 
-    def predict(self, features: Tensor, allowed: Tensor | None = None) -> Tensor:
+    def predict(
+        self, features: Tensor, allowed: Tensor | None = None, centroids: Tensor | None = None
+    ) -> Tensor:
+        places = self.places if centroids is None else centroids[:, 0]
         allowed = torch.arange(len(self.places)) if allowed is None else allowed
-        return allowed[(features - self.places[allowed]).abs().argmin(dim=1)]
+        return allowed[(features - places[allowed]).abs().argmin(dim=1)]
 
     def assigned(self) -> Tensor:
         return self.predict(self.train)
@@ -113,11 +116,7 @@ class Moved(Sorter):
     def __init__(self, places: list[float], labels: list[int | None], before: float) -> None:
         super().__init__(places, labels)
         self.centroids = self.places[:, None]  # type: ignore[assignment]
-        self.drift = Drift(torch.tensor([[before]]), self.places[:1, None])  # type: ignore[assignment]
-
-    def predict(self, features: Tensor, allowed: Tensor | None = None) -> Tensor:
-        self.places = self.centroids[:, 0]  # type: ignore[index]
-        return super().predict(features, allowed)
+        self.drift = CentroidDrift(torch.tensor([[before]]), self.places[:1, None])  # type: ignore[assignment]
 
 
 def test_accuracy_by_centroids_as_they_were_stored() -> None:

@@ -5,21 +5,21 @@ import sys
 
 from camp.cli import main
 from camp.core import distributed
-from camp.methods.trainer import Phase1
+from camp.methods.trainer import Trainer
 
 epochs = 0
-trained = Phase1.epoch
+trained = Trainer.epoch
 
 
-def epoch(phase: Phase1, number: int) -> dict[str, float]:
+def epoch(trainer: Trainer, number: int) -> dict[str, float]:
     """As always, until it is time to die."""
     global epochs
     if distributed.rank() == 1 and epochs == int(os.environ["DIE_IN_EPOCH"]):
         os._exit(9)
     epochs += 1
-    return trained(phase, number)
+    return trained(trainer, number)
 
 
 if __name__ == "__main__":
-    Phase1.epoch = epoch  # type: ignore[method-assign]
+    Trainer.epoch = epoch  # type: ignore[method-assign]
     sys.exit(main())

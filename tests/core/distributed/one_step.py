@@ -18,7 +18,7 @@ from camp.core.seeds import generator
 from camp.data.tasks import Task, TaskTruth
 from camp.data.views import Batch
 from camp.methods.registry import method_info
-from camp.methods.trainer import Phase1
+from camp.methods.trainer import Trainer
 from camp.nn.backbones import BackboneSettings, make_backbone
 
 LABELLED = ({0: (9, 0), 1: (8, 0)}, {2: (9, 0), 3: (8, 0)})
@@ -46,22 +46,21 @@ def first_step(method: str, tasks: list[tuple[Task, TaskTruth]]) -> list[object]
     built = method_info(method).build(backbone, small_settings(method, epochs=1, batch_size=17), 0, CPU)
     built.start_task(tasks[0][0], QUIET)
     built.finish_task(QUIET)
-    built.tip.double()  # from here on rounding can not hide a mistake
+    built.tip.double()  # from here on rounding cannot hide a mistake
     built.start_task(tasks[1][0], QUIET)
-    phase: Phase1 = built._phase1
-    for network in (phase.objective, phase.distiller):
-        if network is not None:
-            network.double()
+    trainer: Trainer = built._current_run().trainer
+    for network in trainer.step.modules().values():
+        network.double()
 
     def descend(loss: Tensor) -> None:
         loss.backward()
-        of_tip = phase._of_tip if phase.dealt else 0
-        distributed.reduce_gradients(phase.parameters[:of_tip], phase.parameters[of_tip:])
-        caught.append(torch.cat([p.grad.flatten() for p in phase.parameters if p.grad is not None]))
+        of_tip = trainer._num_tip_parameters if trainer.step.sharded else 0
+        distributed.reduce_gradients(trainer.parameters[:of_tip], trainer.parameters[of_tip:])
+        caught.append(torch.cat([p.grad.flatten() for p in trainer.parameters if p.grad is not None]))
 
-    phase._descend = descend  # type: ignore[method-assign]
+    trainer._descend = descend  # type: ignore[method-assign]
     with torch.no_grad():  # an old network that differs, so that there is something to distil
-        for p in phase.tip.parameters():
+        for p in trainer.tip.parameters():
             p.add_(0.01 * torch.randn(p.shape, generator=generator(0, "move")))
     terms = built.train_epoch(0)
     gradient = caught[0]
@@ -72,7 +71,7 @@ def main(methods: list[str]) -> None:
     """By method."""
     small_streams.SMALL.pop("learning_rate", None)
     with distributed.process_group(), tempfile.TemporaryDirectory() as folder:
-        tasks = stream("pictures", Path(folder), LABELLED).tasks
+        tasks = stream("images", Path(folder), LABELLED).tasks
         print(json.dumps({method: first_step(method, tasks) for method in methods}))
 
 

@@ -21,10 +21,10 @@ from camp.data.tasks import Task
 from camp.data.views import Views
 from camp.discovery.calibration import Members, Sureness, sureness
 from camp.discovery.class_metric import Metric, fit_metric
-from camp.methods.gccd.camp import CampSettings, camp_parts
-from camp.methods.gccd.centroid_method import Composition
-from camp.methods.gccd.open_world import OpenWorld
-from camp.methods.settings import Discovery, Training
+from camp.methods.gccd.camp import CampSettings
+from camp.methods.gccd.centroid_method import CentroidMethod
+from camp.methods.gccd.open_world import FeatureMemory, make_open_world
+from camp.methods.settings import Training
 from camp.methods.trainer import clean_features
 from camp.nn.backbones.base import Backbone
 
@@ -83,14 +83,12 @@ def learn(
     numbering = numbered(known, old, arrived.labels, linked)
 
     held = np.flatnonzero(known.pictures.category != NOWHERE)
-    method = OpenWorld(
-        backbone,
-        _parts(epochs),
-        seed,
-        backbone.device,
+    memory = FeatureMemory(
         features=torch.from_numpy(np.asarray(known.pictures.features[held], dtype=np.float32)),
         positions=torch.from_numpy(np.searchsorted(old, known.pictures.category[held])),
     )
+    settings = CampSettings(training=Training(epochs=epochs))
+    method = make_open_world(backbone, settings, memory, seed, backbone.device)
     free = int((numbering.labels == UNLABELLED).sum())
     task = Task(known.step, arrived.views, numbering.labels, new if free else 0, None)
     method.start_task(task, progress)
@@ -98,14 +96,14 @@ def learn(
     trained = time.monotonic()
     method.finish_task(progress)
 
-    after = _measured(_remembered(known, held, method, numbering, arrived))
+    after = _measured(_remembered(known, held, method, memory, numbering, arrived))
     layout = laid_out(
         after.pictures.features, after.pictures.category, known.pictures.positions, seed, progress
     )
     after = dataclasses.replace(after, pictures=dataclasses.replace(after.pictures, positions=layout))
     seen = overview(after)
     report = {
-        **_report(after, seen, method, old, linked),
+        **_report(after, seen, method, memory, old, linked),
         "new_given": new is not None,
         "repeated": repeated,
         "epochs": epochs,
@@ -130,13 +128,6 @@ def _nothing(dim: int) -> Knowledge:
     )
     metric = Metric(torch.zeros(dim), torch.zeros(dim, 1), torch.zeros(1), unit=True)
     return Knowledge(0, {}, none, metric, Sureness())
-
-
-def _parts(epochs: int) -> Composition:
-    """CAMP's composition, or the features as they are."""
-    if epochs == 0:
-        return Composition(objective=None, training=Training(epochs=0), discovery=Discovery())
-    return camp_parts(CampSettings(training=Training(epochs=epochs)))
 
 
 def _rows(pictures: Pictures, rows: np.ndarray) -> Pictures:
@@ -179,7 +170,7 @@ def _linked(
     return links(known, old, [arrived.labels[row] for row in rows], nearest.tolist())
 
 
-def _train(method: OpenWorld, progress: Progress) -> None:
+def _train(method: CentroidMethod, progress: Progress) -> None:
     """Phase 1."""
     if not method.epochs:
         return
@@ -195,7 +186,8 @@ def _train(method: OpenWorld, progress: Progress) -> None:
 def _remembered(
     known: Knowledge,
     held: np.ndarray,
-    method: OpenWorld,
+    method: CentroidMethod,
+    memory: FeatureMemory,
     numbering: Numbering,
     arrived: Arrived,
 ) -> Knowledge:
@@ -217,7 +209,7 @@ def _remembered(
         else:
             ids.append(NOWHERE)
     carried = np.asarray(known.pictures.features, dtype=np.float32).copy()
-    carried[held] = method.remembered.numpy()
+    carried[held] = memory.features.numpy()
     n = len(arrived.files)
     told = np.where(numbering.labels.numpy() == UNLABELLED, FOUND, LABEL).astype(np.uint8)
     before = known.pictures
@@ -227,7 +219,7 @@ def _remembered(
         steps=np.concatenate([before.steps, np.full(n, step, np.int32)]),
         category=np.concatenate([before.category, np.array(ids, np.int32)[assigned]]),
         told=np.concatenate([before.told, told]),
-        features=np.concatenate([carried, method.batch.numpy()]),
+        features=np.concatenate([carried, method.task_features.numpy()]),
         points=np.empty((0, 1), np.float32),
         positions=np.concatenate([before.positions, np.zeros((n, 2), np.float32)]),
     )
@@ -249,7 +241,12 @@ def _measured(knowledge: Knowledge) -> Knowledge:
 
 
 def _report(
-    after: Knowledge, seen: Overview, method: OpenWorld, old: list[int], linked: list[Link]
+    after: Knowledge,
+    seen: Overview,
+    method: CentroidMethod,
+    memory: FeatureMemory,
+    old: list[int],
+    linked: list[Link],
 ) -> dict[str, Any]:
     """What the batch taught, in plain values."""
     mine = after.pictures.steps == after.step
@@ -272,7 +269,7 @@ def _report(
     moved = []
     if method.drift is not None:
         steps = (method.drift.adapted - method.drift.stored).norm(dim=1)
-        around = (method.remembered - method.drift.adapted[method.positions]).square().sum(dim=1)
+        around = (memory.features - method.drift.adapted[memory.positions]).square().sum(dim=1)
         spread = float(around.mean().sqrt()) or 1.0
         moved = [{"id": id, "moved": float(step) / spread} for id, step in zip(old, steps)]
     return {
@@ -280,10 +277,16 @@ def _report(
         "pictures": int(mine.sum()),
         "labelled": int((mine & told).sum()),
         "n_new": sum(row["kind"] == "discovered" for row in categories),
-        "curve": method.found["curve"],
+        "curve": _curve(method),
         "categories": categories,
         "drift": moved,
         "linked": [vars(link) for link in linked],
         "doubtful": int(doubtful.sum()),
         "confidence": float(seen.own[mine].mean()),
     }
+
+
+def _curve(method: CentroidMethod) -> list[list[float]] | None:
+    """The estimate of the number of new categories, if there was one."""
+    estimate = method.discovery.estimate if method.discovery is not None else None
+    return [list(point) for point in estimate.curve] if estimate is not None else None

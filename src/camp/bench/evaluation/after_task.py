@@ -152,11 +152,10 @@ class Evaluator:
         now, stored = method.centroids, method.drift.stored
         if torch.equal(now[: len(stored)], stored.to(now)):
             return None
-        method.centroids = torch.cat([stored.to(now), now[len(stored) :]])
-        try:
-            answers = [method.predict(torch.from_numpy(z)).numpy() if len(z) else _NOBODY for z in test]
-        finally:
-            method.centroids = now
+        before = torch.cat([stored.to(now), now[len(stored) :]])
+        answers = [
+            method.predict(torch.from_numpy(z), centroids=before).numpy() if len(z) else _NOBODY for z in test
+        ]
         of_category = np.array(self.class_of_category)
         return accuracy_row(
             [of_category[answer] for answer in answers],

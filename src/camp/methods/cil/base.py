@@ -1,14 +1,14 @@
-"""Class-incremental learning by a classifier: every picture has a label, and each task brings new classes.
+"""Class-incremental learning with a classifier: every image has a label, and each task brings new classes.
 
-What Fine-tune, EWC, LwF, PASS, IL2A, SSRE and Joint have in common: the whole network is trained on labelled
-pictures through a linear classifier that gets rows for the classes of each task, and the classifier answers.
-A method is an objective: which copies of a picture the network is shown (rotated, mixed), and the loss.
+Fine-tune, EWC, LwF, PASS, IL2A, SSRE, FeTrIL and Joint train the whole network on labelled images through a linear
+classifier, to which each task adds rows for its classes. They differ in their components: the objective (which copies
+of an image the network sees, and the loss), callbacks, exemplars, and the classifier that answers.
 """
 
 from abc import abstractmethod
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Protocol
 
 import torch
 import torch.nn.functional as F
@@ -20,184 +20,216 @@ from camp.core.progress import Progress
 from camp.core.seeds import generator
 from camp.data.tasks import Task
 from camp.data.views import Batch, Views
-from camp.methods.gccd.centroid_method import NO_DISTILLATION
-from camp.methods.settings import Discovery, Training
+from camp.methods.components import Callback, Memory, TaskRun
+from camp.methods.settings import MethodSettings, Training
 from camp.methods.tip_method import TipMethod
-from camp.methods.trainer import Objective, Phase1, gathered
+from camp.methods.trainer import Objective, Plan, StepBatch, Trainer, TrainingData, TrainingStep
 from camp.nn.backbones.base import Backbone
 from camp.nn.init import init_default_
 
-Plan = dict[str, Tensor]
-"""What is drawn for the pictures of a step beside their views; axis 0 of each tensor is the picture."""
-
 
 @dataclass(frozen=True)
-class IncrementalSettings:
-    """What the methods of class-incremental learning share."""
+class IncrementalSettings(MethodSettings):
+    """Settings that all methods of class-incremental learning share."""
 
     training: Training = field(default_factory=Training)
 
 
+@dataclass(frozen=True)
+class ClassRange:
+    """The sizes that the classifier of a task is made for."""
+
+    dim: int
+    """D, the length of a feature."""
+    old: int
+    """Labels 0 .. old - 1 are of earlier tasks,"""
+    known: int
+    """and labels old .. known - 1 of this one."""
+
+
 class IncrementalObjective(Objective):
-    """The loss of labelled pictures, with a linear classifier that lasts: rows of old classes stay where they are."""
+    """A loss of labelled images, with a persistent linear classifier: rows of old classes stay where they are."""
 
-    lasting = True
+    persistent = True
     outputs = 1
-    """Rows of the classifier for each class: label y has the rows outputs * y .. outputs * (y + 1) - 1."""
-    copies = 1
-    """Views of a picture that go through the network in a step."""
+    """Number of rows of the classifier for each class: label y has the rows outputs * y .. outputs * (y + 1) - 1."""
     compares = False
-    """Whether the loss is told what the old network makes of the same views."""
+    """Whether the loss uses the features of the same views under the old network."""
 
-    def __init__(self, dim: int, old: int, known: int, generator: torch.Generator) -> None:
-        """For features of length `dim`; labels 0 .. old - 1 are of earlier tasks, old .. known - 1 of this one."""
+    def __init__(self, sizes: ClassRange, generator: torch.Generator) -> None:
         super().__init__()
-        self.old, self.known = old, known
-        self.classifier = init_default_(nn.Linear(dim, self.rows()), generator)
+        self.old, self.known = sizes.old, sizes.known
+        self.classifier = init_default_(nn.Linear(sizes.dim, self.rows()), generator)
 
     def rows(self) -> int:
-        """Of the classifier in training; those behind the last class go when the task ends."""
+        """Return the number of rows of the classifier in training."""
         return self.outputs * self.known
 
+    def copies(self) -> int:
+        """Return the number of views of an image that go through the network in a step."""
+        return 1
+
     def plan(self, labels: Tensor, draw: torch.Generator) -> Plan:
-        """What else is drawn for pictures with `labels` (B,); every process draws the same."""
+        """Draw what a step needs besides views, for images with `labels` (B,); every process draws the same."""
         return {}
 
     def look(self, views: Views, rows: Tensor, ids: Tensor, plan: Plan, mine: slice) -> Batch:
-        """The views of the pictures `mine` of a step, copy-major (copies * m): one augmented view each.
+        """Return the views of the images `mine` of a step, copy-major (copies * m): one augmented view each.
 
-        `rows` (B,), `ids` (1, B) and `plan` are those of all its pictures.
+        `rows` (B,), `ids` (1, B) and `plan` are those of all images of the step.
         """
         return views.augmented(rows[mine], ids[:, mine])
 
     @abstractmethod
-    def forward(  # type: ignore[override]
-        self, z: Tensor, labels: Tensor, plan: Plan, z_old: Tensor | None
-    ) -> dict[str, Tensor]:
-        """Terms of the loss by name, `loss` among them.
+    def forward(self, z: Tensor, labels: Tensor, plan: Plan, z_old: Tensor | None) -> dict[str, Tensor]:
+        """Return the terms of the loss by name, with `loss` among them.
 
-        z (copies, B, D) are features, labels (B,), z_old (copies, B, D) what the old network makes of the same
-        views if the objective `compares` and there is an old network.
+        Args:
+            z: (copies, B, D) features.
+            labels: (B,) labels.
+            plan: what was drawn for the step.
+            z_old: (copies, B, D) features of the same views under the old network; None in the first task, and
+                if the objective does not compare.
         """
 
     def new_logits(self, z: Tensor) -> Tensor:
-        """(..., D) -> (..., known - old) logits of the classes of this task, for `outputs` = 1."""
+        """Return the logits (..., known - old) of the classes of this task for `outputs` = 1."""
         return F.linear(z, self.classifier.weight[self.old :], self.classifier.bias[self.old :])
 
     def new_cross_entropy(self, z: Tensor, labels: Tensor) -> Tensor:
-        """Cross-entropy of z (B, D) over the classes of this task alone.
+        """Return the cross-entropy of z (B, D) over the classes of this task alone.
 
-        Without pictures of old classes a softmax over all of them would only learn never to answer one.
+        Without images of old classes, a softmax over all classes would only learn never to predict an old one.
         """
         return F.cross_entropy(self.new_logits(z), labels - self.old)
 
 
-class SupervisedPhase(Phase1):
-    """Training on labelled pictures, each of which comes once in an epoch."""
+class SupervisedStep(TrainingStep):
+    """Labelled images, each of which is drawn once in an epoch."""
 
-    objective: IncrementalObjective
+    def __init__(self, objective: IncrementalObjective, old_tip: nn.Module | None) -> None:
+        super().__init__(objective)
+        self.incremental = objective
+        self.old_tip = old_tip if objective.compares else None
 
-    def __init__(self, *, old_tip: nn.Module | None, **parts: Any) -> None:
-        super().__init__(**parts, distiller=None, distillation=NO_DISTILLATION, old=None)
-        self.old_tip = old_tip if self.objective.compares else None
+    def batches(self, data: TrainingData, batch_size: int, draw: torch.Generator) -> Iterator[StepBatch]:
+        """Draw images and what the objective draws for them."""
+        for rows in torch.randperm(len(data.labels), generator=draw).split(batch_size):
+            ids = data.views.draw(rows, 1, draw)
+            plan = self.incremental.plan(data.labels[rows], draw)
+            views = self.incremental.look(data.views, rows, ids, plan, distributed.shard(len(rows)))
+            yield StepBatch(rows, 0, ids, views, plan)
 
-    def _batches(self, epoch: int) -> Iterator[Any]:
-        """(rows, plan, ids, batch) of each step; `batch` is this process's share."""
-        draw = generator(0, *self.draws, "epoch", epoch)
-        for rows in torch.randperm(len(self.labels), generator=draw).split(self.settings.batch_size):
-            ids = self.views.draw(rows, 1, draw)
-            plan = self.objective.plan(self.labels[rows], draw)
-            yield (
-                rows,
-                plan,
-                ids,
-                self.objective.look(self.views, rows, ids, plan, distributed.shard(len(rows))),
-            )
-
-    def _step(self, rows: Tensor, plan: Any, ids: Tensor, batch: Batch, epoch: int) -> dict[str, Tensor]:
-        copies, count = self.objective.copies, len(rows)
-        z, z_old = gathered(self._run(self.tip, batch), copies, count), None
+    def terms(self, trainer: Trainer, batch: StepBatch, epoch: int) -> dict[str, Tensor]:
+        """Return the terms of the objective."""
+        copies = self.incremental.copies()
+        z, z_old = trainer.features(trainer.tip, batch, copies), None
         if self.old_tip is not None:
             with torch.no_grad():
-                z_old = gathered(self._run(self.old_tip, batch), copies, count)
-        plan = {name: value.to(self.device) for name, value in plan.items()}
-        terms = self.objective(z, self.labels[rows].to(self.device), plan, z_old)
-        self._descend(self._penalised(terms))
+                z_old = trainer.features(self.old_tip, batch, copies)
+        plan = {name: value.to(trainer.device) for name, value in batch.plan.items()}
+        terms: dict[str, Tensor] = self.objective(z, trainer.labels(batch.rows), plan, z_old)
         return terms
+
+
+class IncrementalClassifier(Memory, Protocol):
+    """A classifier that is fitted after training, in place of the one that was trained with the network."""
+
+    def fit(self, run: TaskRun, means: Tensor | None, progress: Progress) -> Tensor:
+        """Learn the classes of a task; returns the means (K, D) of all classes so far, `means` those before."""
+
+    def logits(self, features: Tensor) -> Tensor:
+        """Return the logits (n, K) by label of features (n, D)."""
+
+
+@dataclass(frozen=True)
+class IncrementalComponents:
+    """The components of a method of class-incremental learning."""
+
+    objective: Callable[[ClassRange, torch.Generator], IncrementalObjective | None]
+    """Makes the objective of a task; None where a task trains nothing."""
+    training: Training
+    callbacks: Sequence[Callback] = ()
+    classifier: IncrementalClassifier | None = None
+    """By default the linear classifier of the objective."""
+    exemplars: int = 0
 
 
 class IncrementalMethod(TipMethod):
     """A network and a classifier, trained task by task."""
 
-    def __init__(self, backbone: Backbone, training: Training, seed: int, device: torch.device) -> None:
-        super().__init__(backbone, training, Discovery(), 0, seed, device)
-
-    # What a method fills in.
-
-    @abstractmethod
-    def _objective(self, old: int, known: int, generator: torch.Generator) -> IncrementalObjective:
-        """The objective of a task whose classes are old .. known - 1, with fresh rows for them."""
-
-    def _penalty(self) -> Any:
-        """A function () -> Tensor on the tip's parameters that is added to the loss, if there is one."""
-        return None
-
-    # What is done the same way by all of them.
+    def __init__(
+        self, backbone: Backbone, parts: IncrementalComponents, seed: int, device: torch.device
+    ) -> None:
+        super().__init__(
+            backbone, parts.training, seed, device, exemplars=parts.exemplars, callbacks=parts.callbacks
+        )
+        self.parts = parts
+        if parts.classifier is not None:
+            self.memories["classifier"] = parts.classifier
 
     def start_task(self, task: Task, progress: Progress) -> None:
-        """Refuse pictures without a label and classes that come again, then as always."""
+        """Refuse images without a label and classes of earlier tasks, then prepare the training."""
         missing = int((task.labels < 0).sum())
         if missing:
             raise CampError(
-                f"This method is for class-incremental learning and needs the label of every picture, and "
+                f"This method is for class-incremental learning and needs the label of every image, and "
                 f"{missing} of the {len(task)} in task {task.index + 1} have none: use --setting cil."
             )
         again = {category.label for category in self.categories} & set(task.labels.tolist())
         if again:
             raise CampError(
-                f"This method is for class-incremental learning, where a class comes in one task, and {len(again)} of "
-                f"task {task.index + 1} came before: use --setting cil."
+                f"This method is for class-incremental learning, where a class belongs to one task, and "
+                f"{len(again)} of task {task.index + 1} occurred before: use --setting cil."
             )
         super().start_task(task, progress)
 
-    def _prepare(self, progress: Progress) -> Phase1:
-        """An objective that knows this task's classes."""
-        task = self._current()
-        views, labels = self.memory.beside(task)
-        draw = generator(self.seed, "heads", task.index)
-        return SupervisedPhase(
+    def _make_trainer(self, run: TaskRun, progress: Progress) -> Trainer | None:
+        """Make an objective for the classes so far."""
+        task = run.task
+        sizes = ClassRange(self.dim, len(self.categories), self._num_labels(task))
+        objective = self.parts.objective(sizes, generator(self.seed, "heads", task.index))
+        if objective is None:
+            return None
+        return Trainer(
             tip=self.tip,
-            objective=self._objective(len(self.categories), self._known(), draw),
+            step=SupervisedStep(objective, run.old_tip),
+            data=TrainingData(*self.exemplars.behind(task.views, task.labels), len(task)),
             settings=self.training,
-            views=views,
-            labels=labels,
-            own=len(task),
             device=self.device,
-            draws=(self.seed, task.index),
-            old_tip=self._old_tip,
-            penalty=self._penalty() if self._old_tip is not None else None,
+            seeds=(self.seed, task.index),
+            penalties=self._penalties(run),
         )
 
-    def _conclude(self, progress: Progress) -> None:
-        """Every picture belongs to its label: nothing is left to be discovered."""
-        task = self._current()
-        labels = task.labels.unique()
-        self._enter(labels.tolist(), torch.searchsorted(labels, task.labels))
-        self.found = {"n_novel": 0, "curve": None}
+    def _conclude(self, run: TaskRun, progress: Progress) -> None:
+        """Enter each class as a category: nothing is discovered."""
+        labels = run.task.labels.unique()
+        self._enter(run.task, labels.tolist(), torch.searchsorted(labels, run.task.labels))
+        if self.parts.classifier is not None:
+            self.centroids = self.parts.classifier.fit(run, self.centroids, progress)
 
-    def predict(self, features: Tensor, allowed: Tensor | None = None) -> Tensor:
-        """The category with the greatest logit."""
+    def predict(
+        self, features: Tensor, allowed: Tensor | None = None, centroids: Tensor | None = None
+    ) -> Tensor:
+        """Return the position (n,) of the category with the largest logit."""
         logits = self._logits(features)[:, [category.label for category in self.categories]]
         if allowed is None:
             return logits.argmax(dim=1)
         return allowed[logits[:, allowed].argmax(dim=1)]
 
     def _logits(self, features: Tensor) -> Tensor:
-        """(n, K) by label; the first output of each class."""
-        every = len(self._heads["classifier.weight"]) // self._labels()
-        logits = F.linear(features, self._heads["classifier.weight"], self._heads["classifier.bias"])
-        return logits[:, ::every]
+        """Return the logits (n, K) by label; of several outputs of a class the first."""
+        if self.parts.classifier is not None:
+            return self.parts.classifier.logits(features)
+        weight, bias = self.heads.tensors["classifier.weight"], self.heads.tensors["classifier.bias"]
+        num_labels = max(c.label for c in self.categories if c.label is not None) + 1
+        return F.linear(features, weight, bias)[:, :: len(weight) // num_labels]
 
-    def _labels(self) -> int:
-        """Labels so far."""
-        return max(category.label for category in self.categories if category.label is not None) + 1
+
+def check_pixels(backbone: Backbone, method: str) -> None:
+    """Refuse a backbone whose tip takes anything but the pixels of images."""
+    if backbone.trunk is not None or backbone.fields[0].name != "pixels":
+        raise CampError(
+            f"{method} works on images through a network that is trained as a whole, and {backbone.name} is "
+            f"not one: use --backbone resnet18, resnet18-slim or conv-tiny."
+        )

@@ -1,16 +1,16 @@
 """FeTrIL: Feature Translation for Exemplar-Free Class-Incremental Learning (Petit et al., WACV 2023).
 
 The first task trains the network by cross-entropy; then it is frozen, and a class is remembered by its mean mu. In
-each task a linear support vector classifier over all classes so far is fitted to features f at unit length, real ones
-for the classes n of the task, and for each older class c those of the new class whose mean points most nearly where
-c's does, moved to where c was:
+each task a linear support vector classifier over all classes so far is fitted to features f at unit length: real ones
+for the classes n of the task, and for each older class c those of the new class with the most similar mean,
+translated to the mean of c:
 
     f~ = f + mu_c - mu_n,     n = argmax_n cos(mu_c, mu_n)
 
 The support vector classifier is the authors' (C = 1, tolerance 1e-4, solved in the primal, so that nothing is drawn at
-random), and answers in the first task too. Where their code differs we follow PyCIL, which the paper ran: theirs takes
-the Euclidean distance for the nearest mean, leaves the first 512 features of a task at their own length, and trains the
-network by LUCIR and AugMix. PyCIL fits a second classifier by gradient descent to the same features; we do not.
+random), and is used in the first task too. Where the authors' code differs from PyCIL, which the paper ran, this follows
+PyCIL: the authors use the Euclidean distance for the most similar mean, do not normalise the first 512 features of a task,
+and train the network by LUCIR and AugMix. The second classifier that PyCIL fits by gradient descent is left out.
 """
 
 from dataclasses import dataclass
@@ -21,70 +21,74 @@ from sklearn.svm import LinearSVC
 from torch import Tensor
 
 from camp.core.progress import Progress
-from camp.methods.cil.base import IncrementalMethod, IncrementalObjective, IncrementalSettings
+from camp.methods.cil.base import IncrementalComponents, IncrementalMethod, IncrementalSettings
 from camp.methods.cil.fine_tune import FineTuneObjective
+from camp.methods.components import TaskRun
 from camp.methods.settings import check_positive
-from camp.methods.trainer import Phase1, clean_features
+from camp.methods.trainer import clean_features
 from camp.nn.backbones.base import Backbone
 
 
 @dataclass(frozen=True)
 class FetrilSettings(IncrementalSettings):
-    """Those of every classifier, whose training is that of the first task; and those of the support vectors."""
+    """Training of the first task, and the support vector classifier."""
 
     svc: float = 1.0
-    """C, the weight of errors against the length of the support vector classifier's weights."""
+    """C, the regularisation parameter of the support vector classifier; smaller values regularise more."""
 
     def __post_init__(self) -> None:
         check_positive("svc, the weight of errors,", self.svc)
 
 
 class FetrilObjective(FineTuneObjective):
-    """Fine-tune's, whose classifier is thrown away with the first task."""
+    """The objective of Fine-tune, whose classifier is not used after the first task."""
 
-    lasting = False
+    persistent = False
 
 
-class Fetril(IncrementalMethod):
-    """A frozen network, a mean for each class in `centroids`, and a classifier fitted anew in each task."""
+class TranslatedFeatureClassifier:
+    """A support vector classifier that is fitted in each task to real and translated features."""
 
-    def __init__(self, backbone: Backbone, settings: FetrilSettings, seed: int, device: torch.device) -> None:
-        super().__init__(backbone, settings.training, seed, device)
-        self.svc = settings.svc
+    def __init__(self, c: float) -> None:
+        self.c = c
+        self.weight, self.bias = torch.empty(0), torch.empty(0)
 
-    def _objective(self, old: int, known: int, generator: torch.Generator) -> IncrementalObjective:
-        return FetrilObjective(self.dim, old, known, generator)
-
-    def _prepare(self, progress: Progress) -> Phase1 | None:  # type: ignore[override]
-        return None if self._current().index else super()._prepare(progress)
-
-    def train_epoch(self, epoch: int) -> dict[str, float]:
-        """Nothing is trained after the first task: there is no loss."""
-        return {"loss": 0.0} if self._current().index else super().train_epoch(epoch)
-
-    def _conclude(self, progress: Progress) -> None:
-        """Means of the task's classes, then the classifier; labels come in a row, so they number categories too."""
-        super()._conclude(progress)
-        task = self._current()
-        features = clean_features(self.tip, task.views, progress)
-        means = features.new_zeros(len(self.categories), self.dim)
-        if self.centroids is not None:
-            means[: len(self.centroids)] = self.centroids
-        for label in task.labels.unique():
-            means[label] = features[task.labels == label].mean(dim=0)
-        self.centroids = means
+    def fit(self, run: TaskRun, means: Tensor | None, progress: Progress) -> Tensor:
+        """Fit the classifier; returns the means (K, D) of all classes so far."""
+        labels = run.task.labels
+        features = clean_features(run.tip, run.task.views, progress)
+        known = features.new_zeros(int(labels.max()) + 1, features.shape[1])
+        if means is not None:
+            known[: len(means)] = means
+        for label in labels.unique():
+            known[label] = features[labels == label].mean(dim=0)
         with progress.track("Support vectors", 1):
-            weight, bias = linear_svc(*with_pseudo_features(features, task.labels, means), self.svc)
-        self._heads = {"classifier.weight": weight, "classifier.bias": bias}
+            self.weight, self.bias = linear_svc(*with_pseudo_features(features, labels, known), self.c)
+        return known
 
-    def _logits(self, features: Tensor) -> Tensor:
-        return super()._logits(F.normalize(features, dim=1))
+    def logits(self, features: Tensor) -> Tensor:
+        """Return the logits (n, K) by label of features (n, D) at unit length."""
+        return F.linear(F.normalize(features, dim=1), self.weight, self.bias)
+
+    def state(self) -> dict[str, Tensor]:
+        """Return the weights and biases."""
+        return {"weight": self.weight, "bias": self.bias}
+
+    def load_state(self, tensors: dict[str, Tensor]) -> None:
+        """Continue from `state`."""
+        self.weight, self.bias = tensors["weight"], tensors["bias"]
 
 
 def with_pseudo_features(features: Tensor, labels: Tensor, means: Tensor) -> tuple[Tensor, Tensor]:
-    """Features (n, D) with `labels` (n,), and behind them pseudo-features of the classes that have none.
+    """Add translated features of the classes that have none.
 
-    `means` (K, D) are those of all classes 0 .. K - 1. Returns (m, D) and (m,).
+    Args:
+        features: (n, D) features of the classes of a task.
+        labels: (n,) their labels.
+        means: (K, D) means of all classes 0 .. K - 1.
+
+    Returns:
+        Features (m, D) and labels (m,), the given ones first.
     """
     new, directions = labels.unique(), F.normalize(means, dim=1)
     parts, owners = [features], [labels]
@@ -96,8 +100,11 @@ def with_pseudo_features(features: Tensor, labels: Tensor, means: Tensor) -> tup
 
 
 def linear_svc(features: Tensor, labels: Tensor, c: float) -> tuple[Tensor, Tensor]:
-    """Weights (K, D) and biases (K,) of one support vector classifier for each of the labels 0 .. K - 1 against the
-    rest, fitted to features (n, D) at unit length; a class alone needs none, and two share theirs."""
+    """Fit one support vector classifier for each label against the rest, to features (n, D) at unit length.
+
+    Returns:
+        Weights (K, D) and biases (K,) of the labels 0 .. K - 1; zeros for a single class.
+    """
     known = int(labels.max()) + 1
     if known == 1:
         return features.new_zeros(1, features.shape[1]), features.new_zeros(1)
@@ -106,6 +113,13 @@ def linear_svc(features: Tensor, labels: Tensor, c: float) -> tuple[Tensor, Tens
     return (weight, bias) if known > 2 else (torch.cat([-weight, weight]), torch.cat([-bias, bias]))
 
 
-def make_fetril(backbone: Backbone, settings: FetrilSettings, seed: int, device: torch.device) -> Fetril:
-    """FeTrIL."""
-    return Fetril(backbone, settings, seed, device)
+def make_fetril(
+    backbone: Backbone, settings: FetrilSettings, seed: int, device: torch.device
+) -> IncrementalMethod:
+    """Make FeTrIL, which trains in the first task alone."""
+    parts = IncrementalComponents(
+        lambda sizes, generator: None if sizes.old else FetrilObjective(sizes, generator),
+        settings.training,
+        classifier=TranslatedFeatureClassifier(settings.svc),
+    )
+    return IncrementalMethod(backbone, parts, seed, device)

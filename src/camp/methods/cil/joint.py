@@ -1,9 +1,9 @@
-"""Joint: every task is learned together with all pictures of the tasks before.
+"""Joint: every task is trained together with all images of the tasks before.
 
-    L = L_CE          over all classes so far, on all pictures so far
+    L = L_CE          over all classes so far, on all images so far
 
-Not a continual method but the upper end of every table: nothing is forgotten because nothing is given away. The
-network goes on from task to task, so after the last one it has seen the whole data set, and early classes most.
+Not a continual method but the upper bound of every table. The network continues from task to task, so after the last
+task it has been trained on the whole data set, and on early classes the longest.
 """
 
 import sys
@@ -13,35 +13,32 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from camp.methods.cil.base import IncrementalMethod, IncrementalObjective, IncrementalSettings, Plan
-from camp.methods.exemplars import Memory
+from camp.methods.cil.base import (
+    IncrementalComponents,
+    IncrementalMethod,
+    IncrementalObjective,
+    IncrementalSettings,
+)
+from camp.methods.trainer import Plan
 from camp.nn.backbones.base import Backbone
 
 
 @dataclass(frozen=True)
 class JointSettings(IncrementalSettings):
-    """Those of every classifier."""
+    """Settings of training alone."""
 
 
 class JointObjective(IncrementalObjective):
     """Cross-entropy over all classes."""
 
-    def forward(self, z: Tensor, labels: Tensor, plan: Plan, z_old: Tensor | None) -> dict[str, Tensor]:  # type: ignore[override]
-        """z (1, B, D)."""
+    def forward(self, z: Tensor, labels: Tensor, plan: Plan, z_old: Tensor | None) -> dict[str, Tensor]:
+        """Return L_CE of features z (1, B, D)."""
         return {"loss": F.cross_entropy(self.classifier(z[0]), labels)}
 
 
-class Joint(IncrementalMethod):
-    """A classifier with a memory of everything."""
-
-    def __init__(self, backbone: Backbone, settings: JointSettings, seed: int, device: torch.device) -> None:
-        super().__init__(backbone, settings.training, seed, device)
-        self.memory = Memory(sys.maxsize)
-
-    def _objective(self, old: int, known: int, generator: torch.Generator) -> IncrementalObjective:
-        return JointObjective(self.dim, old, known, generator)
-
-
-def make_joint(backbone: Backbone, settings: JointSettings, seed: int, device: torch.device) -> Joint:
-    """Joint."""
-    return Joint(backbone, settings, seed, device)
+def make_joint(
+    backbone: Backbone, settings: JointSettings, seed: int, device: torch.device
+) -> IncrementalMethod:
+    """Make Joint, whose exemplar memory keeps every image."""
+    parts = IncrementalComponents(JointObjective, settings.training, exemplars=sys.maxsize)
+    return IncrementalMethod(backbone, parts, seed, device)

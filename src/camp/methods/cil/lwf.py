@@ -2,8 +2,8 @@
 
     L = L_CE + lambda L_KD,    L_KD = - sum_k q_k log p_k,   p, q = softmax(logits / 2) over the old classes
 
-L_CE is over the classes of the task; q is what the network of the task before says to the same picture, p what it
-says now. There is no factor of temperature squared, as in FACIL, which the paper ran.
+L_CE is over the classes of the task; q is the prediction of the network of the task before for the same image, p that
+of the present one. There is no factor of temperature squared, as in FACIL, which the paper ran.
 """
 
 from dataclasses import dataclass
@@ -13,25 +13,32 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from camp.core.errors import CampError
-from camp.methods.cil.base import IncrementalMethod, IncrementalObjective, IncrementalSettings, Plan
+from camp.methods.cil.base import (
+    ClassRange,
+    IncrementalComponents,
+    IncrementalMethod,
+    IncrementalObjective,
+    IncrementalSettings,
+)
 from camp.methods.settings import check_positive
+from camp.methods.trainer import Plan
 from camp.nn.backbones.base import Backbone
 from camp.nn.losses import logit_distillation
 
 
 @dataclass(frozen=True)
 class LwfSettings(IncrementalSettings):
-    """Those of every classifier, and of the distillation."""
+    """Fine-tune with distillation of predictions."""
 
     lwf: float = 1.0
     """lambda, the weight of distillation."""
     temperature: float = 2.0
-    """Of distillation; larger ones tell more about the classes that were not chosen."""
+    """Temperature of distillation."""
 
     def __post_init__(self) -> None:
         check_positive("temperature", self.temperature)
         if not self.lwf >= 0:
-            raise CampError(f"lwf, the weight of distillation, can not be negative, and {self.lwf} is.")
+            raise CampError(f"lwf, the weight of distillation, cannot be negative, and {self.lwf} is.")
 
 
 class LwfObjective(IncrementalObjective):
@@ -41,13 +48,11 @@ class LwfObjective(IncrementalObjective):
     old_weight: Tensor
     old_bias: Tensor
 
-    def __init__(
-        self, settings: LwfSettings, dim: int, old: int, known: int, generator: torch.Generator
-    ) -> None:
-        super().__init__(dim, old, known, generator)
+    def __init__(self, settings: LwfSettings, sizes: ClassRange, generator: torch.Generator) -> None:
+        super().__init__(sizes, generator)
         self.settings = settings
-        # The classifier as it was: found again in the heads of the task before, so not part of the state.
-        self.register_buffer("old_weight", torch.empty(0, dim), persistent=False)
+        # The classifier as it was: part of the heads of the task before, so not of this state.
+        self.register_buffer("old_weight", torch.empty(0, sizes.dim), persistent=False)
         self.register_buffer("old_bias", torch.empty(0), persistent=False)
 
     @torch.no_grad()
@@ -57,8 +62,8 @@ class LwfObjective(IncrementalObjective):
         self.old_weight = heads["classifier.weight"].to(self.classifier.weight.device)
         self.old_bias = heads["classifier.bias"].to(self.classifier.bias.device)
 
-    def forward(self, z: Tensor, labels: Tensor, plan: Plan, z_old: Tensor | None) -> dict[str, Tensor]:  # type: ignore[override]
-        """z and z_old (1, B, D)."""
+    def forward(self, z: Tensor, labels: Tensor, plan: Plan, z_old: Tensor | None) -> dict[str, Tensor]:
+        """Return L_CE, L_KD and L of features z and z_old (1, B, D)."""
         l_ce = self.new_cross_entropy(z[0], labels)
         if z_old is None:
             return {"loss": l_ce}
@@ -68,17 +73,9 @@ class LwfObjective(IncrementalObjective):
         return {"ce": l_ce, "kd": l_kd, "loss": l_ce + self.settings.lwf * l_kd}
 
 
-class Lwf(IncrementalMethod):
-    """A classifier that keeps its old answers."""
-
-    def __init__(self, backbone: Backbone, settings: LwfSettings, seed: int, device: torch.device) -> None:
-        super().__init__(backbone, settings.training, seed, device)
-        self.settings = settings
-
-    def _objective(self, old: int, known: int, generator: torch.Generator) -> IncrementalObjective:
-        return LwfObjective(self.settings, self.dim, old, known, generator)
-
-
-def make_lwf(backbone: Backbone, settings: LwfSettings, seed: int, device: torch.device) -> Lwf:
-    """LwF."""
-    return Lwf(backbone, settings, seed, device)
+def make_lwf(backbone: Backbone, settings: LwfSettings, seed: int, device: torch.device) -> IncrementalMethod:
+    """Make LwF."""
+    parts = IncrementalComponents(
+        lambda sizes, generator: LwfObjective(settings, sizes, generator), settings.training
+    )
+    return IncrementalMethod(backbone, parts, seed, device)

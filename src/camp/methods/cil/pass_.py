@@ -2,18 +2,17 @@
 
     L = L_CE + lambda_f L_F + lambda_p L_P
 
-    L_CE   cross-entropy of every view in its four quarter turns; class y turned r times is class 4 y + r
-    L_F    ( sum_i |F^t(x_i) - F^{t-1}(x_i)|^2 )^1/2, distance from the features of the old network, all turns
+    L_CE   cross-entropy of every view in its four rotations; class y rotated r times is class 4 y + r
+    L_F    ( sum_i |F^t(x_i) - F^{t-1}(x_i)|^2 )^1/2, distance from the features of the old network, all rotations
     L_P    cross-entropy of old prototypes with noise, mu_y + r e with e ~ N(0, I), as class 4 y
 
-all logits over tau and over the outputs of all classes so far. Telling turns apart makes for features that later
-tasks can use; the noisy prototypes hold the borders between classes that are no longer seen. A picture is answered
-as it stands, by the outputs 4 y alone: neither the original nor PyCIL averages over turns.
+with all logits divided by the temperature, and over the outputs of all classes so far. An image is classified without
+rotation, by the outputs 4 y alone: neither the original nor PyCIL averages over rotations.
 
-Where the original (Impression2805/CVPR21_PASS) and PyCIL, whose results the paper gives, do not agree: a step has as
-many prototypes as pictures, as in the original, where PyCIL has K_old / K_new times as many (their mean is taken, so
-that this changes its noise alone); and r comes from the first task, where PyCIL measures it anew after each. Both
-take L_F as one norm over the whole batch, which grows with the root of its size; so do we, for the sake of lambda_f.
+Where the original (Impression2805/CVPR21_PASS) and PyCIL, whose results the paper gives, differ: a step has as many
+prototypes as images, as in the original, where PyCIL has K_old / K_new times as many (of which the mean is taken); and
+r is measured in the first task, where PyCIL measures it again after each. Both take L_F as one norm over the whole
+batch, which grows with the root of its size; so does this module, to keep the meaning of lambda_f.
 """
 
 from dataclasses import dataclass
@@ -24,35 +23,39 @@ from torch import Tensor
 
 from camp.data.rotation import TURNS, quarter_turns
 from camp.data.views import Batch, Views
-from camp.methods.cil.base import Plan
-from camp.methods.cil.prototypes import PrototypeMethod, PrototypeObjective, PrototypeSettings, check_pixels
+from camp.methods.cil.base import IncrementalComponents, IncrementalMethod, check_pixels
+from camp.methods.cil.prototypes import PrototypeMemory, PrototypeObjective, PrototypeSettings
+from camp.methods.trainer import Plan
 from camp.nn.backbones.base import Backbone
 
 
 @dataclass(frozen=True)
 class PassSettings(PrototypeSettings):
-    """Those of every method with prototypes."""
+    """PASS with the hyperparameters of PyCIL."""
 
 
 class PassObjective(PrototypeObjective):
-    """Four outputs for each class, one for each turn."""
+    """Four outputs for each class, one for each rotation."""
 
     outputs = TURNS
-    copies = TURNS
+
+    def copies(self) -> int:
+        """Return the number of rotations."""
+        return TURNS
 
     def plan(self, labels: Tensor, draw: torch.Generator) -> Plan:
-        """`classes` (B,) of the prototypes of the step and their `noise` (B, D), from the second task on."""
+        """Draw `classes` (B,) of prototypes and their `noise` (B, D), from the second task on."""
         if self.prototypes is None:
             return {}
         noise = torch.randn(len(labels), self.prototypes.means.shape[1], generator=draw)
         return {"classes": self.prototypes.draw_classes(len(labels), draw), "noise": noise}
 
     def look(self, views: Views, rows: Tensor, ids: Tensor, plan: Plan, mine: slice) -> Batch:
-        """The four turns of an augmented view of each picture."""
+        """Return the four rotations of an augmented view of each image."""
         return {"pixels": quarter_turns(super().look(views, rows, ids, plan, mine)["pixels"])}
 
-    def forward(self, z: Tensor, labels: Tensor, plan: Plan, z_old: Tensor | None) -> dict[str, Tensor]:  # type: ignore[override]
-        """z (4, B, D), one row a turn."""
+    def forward(self, z: Tensor, labels: Tensor, plan: Plan, z_old: Tensor | None) -> dict[str, Tensor]:
+        """Return L and its terms for features z (4, B, D) of the rotations."""
         turned = TURNS * labels + torch.arange(TURNS, device=labels.device)[:, None]  # (4, B)
         l_ce = self._cross_entropy(z.flatten(0, 1), turned.flatten())
         if self.prototypes is None or z_old is None:
@@ -62,18 +65,19 @@ class PassObjective(PrototypeObjective):
         return self.total(l_ce, torch.dist(z, z_old), l_p)
 
     def _cross_entropy(self, z: Tensor, targets: Tensor) -> Tensor:
-        """Of features (n, D), over all outputs."""
-        return F.cross_entropy(self.classifier(z) / self.settings.temperature, targets)
+        """Return the cross-entropy of features (n, D) over all outputs."""
+        return F.cross_entropy(self.classifier(z) / self.prototype_settings.temperature, targets)
 
 
-class Pass(PrototypeMethod):
-    """A classifier of classes and turns, with noisy prototypes."""
-
-    def _objective(self, old: int, known: int, generator: torch.Generator) -> PassObjective:
-        return PassObjective(self.dim, old, known, generator, self.settings, self._old_prototypes())
-
-
-def make_pass(backbone: Backbone, settings: PassSettings, seed: int, device: torch.device) -> Pass:
-    """PASS."""
+def make_pass(
+    backbone: Backbone, settings: PassSettings, seed: int, device: torch.device
+) -> IncrementalMethod:
+    """Make PASS, on pixels."""
     check_pixels(backbone, "PASS")
-    return Pass(backbone, settings, seed, device)
+    memory = PrototypeMemory()
+    parts = IncrementalComponents(
+        lambda sizes, generator: PassObjective(sizes, generator, settings, memory.on(backbone.tip)),
+        settings.training,
+        callbacks=[memory],
+    )
+    return IncrementalMethod(backbone, parts, seed, device)

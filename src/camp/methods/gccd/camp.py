@@ -1,6 +1,6 @@
 """CAMP: Category Adaptation Meets Projected distillation (Rypeść et al., ECCV 2024).
 
-    L_SSL = L_SimCLR + L_pseudo          on every picture of the step
+    L_SSL = L_SimCLR + L_pseudo          on every image of the step
     L_SL  = L_SupCon + L_CE              on the labelled ones
     L     = (1 - alpha) ((1 - beta) L_SSL + beta L_SL) + alpha L_KD,   L_KD = |phi(F^t(x)) - F^{t-1}(x)|^2
 
@@ -13,32 +13,34 @@ from typing import Literal, Self
 import torch
 
 from camp.core.errors import CampError
+from camp.methods.distillation import Distillation
+from camp.methods.gccd.adaptation import LearnedAdapter
 from camp.methods.gccd.centroid_method import CentroidMethod, Composition
 from camp.methods.gccd.simgcd_objective import SimgcdObjective
 from camp.methods.settings import SimgcdLosses, check_exemplars, check_share
-from camp.methods.trainer import Distillation
 from camp.nn.adapters import AdapterSettings
 from camp.nn.backbones.base import Backbone
 
 
 @dataclass(frozen=True)
 class CampSettings(SimgcdLosses):
-    """CAMP as published; every number can be changed."""
+    """CAMP with the hyperparameters of the paper."""
 
     alpha: float | None = None
-    """Weight of distillation; by default 0.5, 0.1 with exemplars, and 0.9 where every picture has its label."""
+    """Weight of distillation, from 0 to 1; by default 0.5, with exemplars 0.1, and 0.9 where every image has a label."""
     supervised: bool = True
-    """L_SL; off for the ablation."""
+    """Train with the supervised losses L_SL; off for the ablation."""
     self_supervised: bool | None = None
-    """L_SSL; by default on, and off where every picture has its label (class-incremental learning)."""
+    """Train with the self-supervised losses L_SSL; by default on, and off where every image has a label
+    (class-incremental learning)."""
     distiller: Literal["none", "fd", "linear", "mlp", "trex"] = "mlp"
-    """phi: from the new feature space back to the old one."""
+    """phi, the network that projects new features into the old feature space."""
     distill_loss: Literal["mse", "cosine"] = "mse"
-    """How phi's output is compared with the old features."""
+    """Distance between projected and old features that distillation minimises."""
     adapter: Literal["none", "linear", "mlp", "trex", "sdc"] = "linear"
-    """psi: carries centroids from the old feature space to the new one."""
+    """psi, the map that carries centroids of earlier tasks into the new feature space."""
     exemplars: int = 0
-    """Labelled pictures of each known class kept for later tasks."""
+    """Number of labelled images of each known class that are kept for later tasks."""
     adaptation: AdapterSettings = field(default_factory=AdapterSettings)
 
     def __post_init__(self) -> None:
@@ -50,19 +52,23 @@ class CampSettings(SimgcdLosses):
                 "CAMP without the supervised and the self-supervised loss has nothing to learn from."
             )
 
-    def where_all_labelled(self) -> Self:
-        """The paper's numbers for class-incremental learning in place of what was left open."""
+    def after_training(self) -> tuple[str, ...] | None:
+        """Return adapter and discovery; with exemplars, training depends on what was discovered before."""
+        return None if self.exemplars else ("adapter", "adaptation", "discovery")
+
+    def for_labelled_tasks(self) -> Self:
+        """Return the settings with the paper's values for class-incremental learning where none were given."""
         alpha = 0.9 if self.alpha is None else self.alpha
         return replace(self, alpha=alpha, self_supervised=bool(self.self_supervised))
 
 
 def make_camp(backbone: Backbone, settings: CampSettings, seed: int, device: torch.device) -> CentroidMethod:
-    """CAMP as a composition."""
+    """Make CAMP."""
     return CentroidMethod(backbone, camp_parts(settings), seed, device)
 
 
 def camp_parts(settings: CampSettings) -> Composition:
-    """CAMP's objective, the projected distiller, the linear adapter."""
+    """Return the components of CAMP: its objective, the projected distiller and the linear adapter."""
     alpha = settings.alpha if settings.alpha is not None else (0.1 if settings.exemplars else 0.5)
     return Composition(
         objective=lambda sizes, generator: SimgcdObjective(
@@ -77,7 +83,6 @@ def camp_parts(settings: CampSettings) -> Composition:
         distiller=settings.distiller,
         distillation=Distillation(alpha, settings.distill_loss, data="all", views="mean"),
         discovery=settings.discovery,
-        adapter=settings.adapter,
-        adapter_settings=settings.adaptation,
+        adapter=LearnedAdapter(settings.adapter, settings.adaptation),
         exemplars=settings.exemplars,
     )

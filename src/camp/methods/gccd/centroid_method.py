@@ -1,162 +1,183 @@
-"""Methods that remember categories as centroids: an objective, a distiller, a memory, k-means and an adapter.
+"""Methods that represent categories by centroids: CAMP, GCD and their relatives differ in their components."""
 
-CAMP, GCD and their relatives are this composition with different parts; see `Composition`.
-"""
-
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Literal
+from typing import Literal, Protocol
 
 import torch
 from torch import Tensor
 
-from camp.core import distributed
 from camp.core.progress import Progress
 from camp.core.seeds import generator
+from camp.data.tasks import Task
+from camp.data.views import Batch
+from camp.discovery.base import Discoverer, FeatureBatch, KnownCategories
 from camp.discovery.nearest_centroid import NearestCentroid
-from camp.methods.base import Drift
+from camp.methods.base import CentroidDrift
+from camp.methods.components import Callback, TaskRun
+from camp.methods.distillation import Distillation, Distiller, OldFeatures
+from camp.methods.gccd.adaptation import CentroidAdapter, NoAdapter
+from camp.methods.gccd.local_discoverers import SemiSupervisedKMeansDiscoverer
 from camp.methods.settings import Discovery, Training
 from camp.methods.tip_method import TipMethod
-from camp.methods.trainer import Distillation, Objective, OldFeatures, Phase1, clean_features, gathered
-from camp.nn.adapters import Adapter, AdapterSettings, fit_adapter
+from camp.methods.trainer import Trainer, TrainingData, TrainingStep, clean_features
+from camp.methods.two_views import TwoViewObjective, TwoViewStep
 from camp.nn.backbones.base import Backbone
 from camp.nn.distillers import make_distiller
 
-_ADAPTER_BYTES = 2**30
-_FRESH_PAIRS = 4
-"""Views a picture of which the adapter learns when every view is a new one."""
-
 
 @dataclass(frozen=True)
-class Sizes:
-    """What heads are made for."""
+class HeadSizes:
+    """The sizes that heads are made for."""
 
     dim: int
     """D, the length of a feature."""
     known: int
-    """Known classes so far, this task's among them; labels are 0 .. known - 1."""
+    """Number of known classes so far, with those of this task; labels are 0 .. known - 1."""
     count: Callable[[], int]
-    """How K is come by."""
+    """Computes `total`."""
 
     @property
     def total(self) -> int:
-        """K, all categories, known and novel. Where it is not told it is estimated: ask only if needed."""
+        """K, the number of known and novel categories; where it is not given it is estimated, which takes time."""
         return self.count()
 
 
-NO_DISTILLATION = Distillation(alpha=0.0, kind="mse", data="task", views="sum")
+class CentroidClassifier(Protocol):
+    """Assigns features to centroids."""
+
+    def predict(self, features: Tensor, centroids: Tensor, allowed: Tensor | None) -> Tensor:
+        """Return the row (n,) of the centroid of each feature, of those in `allowed` alone if given."""
+
+
+@dataclass(frozen=True)
+class NearestCentroidClassifier:
+    """Chooses the nearest centroid."""
+
+    metric: Literal["l2", "cosine"] = "l2"
+
+    def predict(self, features: Tensor, centroids: Tensor, allowed: Tensor | None) -> Tensor:
+        """Return the row (n,) of the nearest centroid."""
+        return NearestCentroid(centroids, self.metric).predict(features, allowed)
+
+
+def kmeans_discoverer(settings: Discovery) -> SemiSupervisedKMeansDiscoverer:
+    """Make the paper's discoverer."""
+    return SemiSupervisedKMeansDiscoverer(settings.n_init, settings.max_iterations, settings.max_novel)
+
+
+def identity(features: Tensor) -> Tensor:
+    """Return the features as they are."""
+    return features
 
 
 @dataclass(frozen=True)
 class Composition:
-    """The parts of a centroid method."""
+    """The components of a method that represents categories by centroids."""
 
-    objective: Callable[[Sizes, torch.Generator], Objective] | None
-    """The objective with fresh heads; None trains nothing."""
+    objective: Callable[[HeadSizes, torch.Generator], TwoViewObjective] | None
+    """Makes the objective of a task with new heads; None trains nothing."""
     training: Training
     discovery: Discovery
+    step: Callable[[TwoViewObjective, Distiller | None], TrainingStep] = TwoViewStep
     distiller: Literal["none", "fd", "linear", "mlp", "trex"] = "none"
-    distillation: Distillation = NO_DISTILLATION
-    adapter: str = "none"
-    adapter_settings: AdapterSettings = field(default_factory=AdapterSettings)
+    distillation: Distillation | None = None
+    adapter: CentroidAdapter = field(default_factory=NoAdapter)
+    discoverer: Discoverer | None = None
+    """By default semi-supervised k-means with the settings `discovery`."""
+    classifier: CentroidClassifier | None = None
+    """By default the nearest centroid under the metric of `discovery`."""
+    transform: Callable[[Tensor], Tensor] = identity
+    """Applied to the features (n, D) of the tip before anything else sees them."""
+    known: Callable[[], KnownCategories] | None = None
+    """Returns features of earlier images, for methods that remember them."""
     exemplars: int = 0
+    callbacks: Sequence[Callback] = ()
     clipping: Literal["norm", "value"] = "norm"
 
 
 class CentroidMethod(TipMethod):
-    """Phases 1, 2, 3 in the order of the paper's equations."""
+    """Training, adaptation and discovery (phases 1, 3 and 2) by the components."""
 
     def __init__(self, backbone: Backbone, parts: Composition, seed: int, device: torch.device) -> None:
-        super().__init__(backbone, parts.training, parts.discovery, parts.exemplars, seed, device)
+        super().__init__(
+            backbone, parts.training, seed, device, exemplars=parts.exemplars, callbacks=parts.callbacks
+        )
         self.parts = parts
-        self.adapter: Adapter | None = None  # psi of the last task, where one was fitted
+        self.discoverer = parts.discoverer or kmeans_discoverer(parts.discovery)
+        self.classifier = parts.classifier or NearestCentroidClassifier(parts.discovery.metric)
+        self.memories["discoverer"] = self.discoverer
+        self.task_features = torch.empty(0, self.dim)
+        """(n, D) features of the images of the last task under the trained tip."""
 
-    def _prepare(self, progress: Progress) -> Phase1 | None:
-        """Fresh heads, and a distiller from the second task on."""
-        if self.parts.objective is None:
+    def _make_trainer(self, run: TaskRun, progress: Progress) -> Trainer | None:
+        """Make new heads, and a distiller from the second task on."""
+        parts, task = self.parts, run.task
+        if parts.objective is None:
             return None
-        t = self._current().index
-        views, labels = self.memory.beside(self._current())
+        data = TrainingData(*self.exemplars.behind(task.views, task.labels), len(task))
+        network = None
+        if run.old_tip is not None:
+            draw = generator(self.seed, "distiller", task.index)
+            network = make_distiller(parts.distiller, self.dim, draw)
+            if network is not None or parts.adapter.compares_features:
+                run.old_features = OldFeatures(run.old_tip, data.views, self.dim, progress)
+        sizes = HeadSizes(self.dim, self._num_labels(task), lambda: self._num_categories(task, progress))
+        objective = parts.objective(sizes, generator(self.seed, "heads", task.index))
         distiller = None
-        if self._old_tip is not None:
-            distiller = make_distiller(self.parts.distiller, self.dim, generator(self.seed, "distiller", t))
-        compared = distiller is not None or self.parts.adapter != "none"
-        sizes = Sizes(self.dim, self._known(), lambda: self._prototypes(progress))
-        return self._phase(
+        if network is not None and run.old_features is not None and parts.distillation is not None:
+            distiller = Distiller(network, run.old_features, parts.distillation)
+        return Trainer(
             tip=self.tip,
-            objective=self.parts.objective(sizes, generator(self.seed, "heads", t)),
-            distiller=distiller,
-            distillation=self.parts.distillation,
-            settings=self.parts.training,
-            views=views,
-            labels=labels,
-            own=len(self._current()),
-            old=OldFeatures(self._old_tip, views, self.dim, progress) if self._old_tip and compared else None,
+            step=parts.step(objective, distiller),
+            data=data,
+            settings=parts.training,
             device=self.device,
-            draws=(self.seed, t),
-            clipping=self.parts.clipping,
+            seeds=(self.seed, task.index),
+            penalties=self._penalties(run),
+            clipping=parts.clipping,
         )
 
-    def _phase(self, **parts: Any) -> Phase1:
-        """The training itself; methods with another loop or a penalty change it here."""
-        return Phase1(**parts)
+    def _num_categories(self, task: Task, progress: Progress) -> int:
+        """K: given by the scenario, or known categories and an estimate on the features before training."""
+        if task.total is not None:
+            return task.total
+        n_novel = task.n_novel
+        if n_novel is None:
+            features = self.parts.transform(clean_features(self.tip, task.views, progress))
+            n_novel = self.discoverer.estimate(self._batch(task, features), progress).n_novel
+        return len(self.categories) + len(self._new_labels(task)) + n_novel
 
-    def _conclude(self, progress: Progress) -> None:
-        """Phase 3, then phase 2: they do not depend on each other."""
-        self.drift = self._adapt(progress) if self._old_tip is not None else None
-        self._discover(progress)
-
-    def _adapt(self, progress: Progress) -> Drift | None:
-        """p_i^t = psi(p_i^{t-1}) for all centroids kept so far."""
-        if self.centroids is None or not len(self.centroids):
-            return None
-        stored, self.adapter = self.centroids, None
-        if self.parts.adapter != "none":
-            z_old, z_new = self._pairs(progress)
-            self.adapter = fit_adapter(
-                self.parts.adapter,
-                z_old,
-                z_new,
-                self.parts.adapter_settings,
-                generator(self.seed, "adapter", self._current().index),
-                progress,
-                views=len(z_old) // len(self._training().views),
-            )
-            self.centroids = self.adapter(stored)
-        return Drift(stored, self.centroids)
-
-    @torch.no_grad()
-    def _pairs(self, progress: Progress) -> tuple[Tensor, Tensor]:
-        """F^{t-1}(x) and F^t(x) of augmented views of all pictures at hand, (n, D) each."""
-        views, old = self._training().views, self._training().old
-        assert old is not None
-        most = max(1, _ADAPTER_BYTES // (len(views) * self.dim * 4))
-        count = min(views.augmentations or _FRESH_PAIRS, most)
-        draw = generator(self.seed, "pairs", self._current().index)
-        self.tip.eval()
-        pairs = []
-        with progress.track("Pairs for the adapter", len(views)) as bar:
-            for rows in torch.arange(len(views)).split(max(1, 512 // count)):
-                ids, mine = views.draw(rows, count, draw), distributed.shard(len(rows))
-                batch = views.augmented(rows[mine], ids[:, mine])
-                z = old(rows, ids, batch), gathered(self.tip(batch), count, len(rows))
-                pairs.append((z[0].flatten(0, 1).cpu(), z[1].flatten(0, 1).cpu()))
-                bar.advance(len(rows))
-        return torch.cat([a for a, _ in pairs]), torch.cat([b for _, b in pairs])
-
-    def _discover(self, progress: Progress) -> None:
-        """Semi-supervised k-means over the task's clean features; its centroids become categories."""
-        features = clean_features(self.tip, self._current().views, progress)
-        result = self._cluster(features, progress)
-        labels: list[int | None] = [*result.known_labels, *[None] * self.found["n_novel"]]
-        places = self._enter(labels, result.assignments)
-        kept = torch.empty(len(self.categories), result.centroids.shape[1])
+    def _conclude(self, run: TaskRun, progress: Progress) -> None:
+        """Adapt the centroids of earlier tasks, then discover those of this one."""
+        task = run.task
+        self.task_features = self.parts.transform(clean_features(self.tip, task.views, progress))
+        self.drift = None
+        if run.old_tip is not None and self.centroids is not None and len(self.centroids):
+            stored = self.centroids
+            self.centroids = self.parts.adapter.adapt(stored, self.task_features, run, progress)
+            self.drift = CentroidDrift(stored, self.centroids)
+        result = self.discoverer.discover(self._batch(task, self.task_features), progress)
+        places = self._enter(task, result.labels, result.assignments)
+        centroids = torch.empty(len(self.categories), self.dim)
         if self.centroids is not None:
-            kept[: len(self.centroids)] = self.centroids
-        kept[places] = result.centroids  # a known class that comes again gets its new centroid
-        self.centroids = kept
+            centroids[: len(self.centroids)] = self.centroids
+        centroids[places] = result.centroids  # a known class that comes again gets its new centroid
+        self.centroids, self.discovery = centroids, result
 
-    def predict(self, features: Tensor, allowed: Tensor | None = None) -> Tensor:
-        """The nearest centroid."""
-        assert self.centroids is not None
-        return NearestCentroid(self.centroids, self.discovery.metric).predict(features, allowed)
+    def _batch(self, task: Task, features: Tensor) -> FeatureBatch:
+        """Return the features of a task as the discoverer takes them."""
+        known = self.parts.known() if self.parts.known is not None else KnownCategories.empty(self.dim)
+        return FeatureBatch(features, task.labels, task.n_novel, known, self.seed, task.index)
+
+    def features(self, batch: Batch) -> Tensor:
+        """Return the transformed features (n, D) of views under the present tip."""
+        return self.parts.transform(super().features(batch))
+
+    def predict(
+        self, features: Tensor, allowed: Tensor | None = None, centroids: Tensor | None = None
+    ) -> Tensor:
+        """Return the position (n,) of the centroid that the classifier chooses."""
+        centroids = self.centroids if centroids is None else centroids
+        assert centroids is not None, "there are no categories yet"
+        return self.classifier.predict(features, centroids, allowed)

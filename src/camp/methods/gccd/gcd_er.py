@@ -1,7 +1,7 @@
 """GCD+ER: GCD with experience replay (Riemer et al., ICLR 2019).
 
-Random labelled pictures of each known class are kept and join the labelled batches of later tasks, so that SupCon
-goes on telling old classes apart. Old centroids stay where they were; nothing else holds on to earlier tasks.
+Random labelled images of each known class are kept and added to the labelled batches of later tasks, so that SupCon
+continues to separate earlier classes. Nothing else is done against forgetting.
 """
 
 from dataclasses import dataclass
@@ -16,10 +16,10 @@ from camp.nn.backbones.base import Backbone
 
 @dataclass(frozen=True)
 class GcdErSettings(GcdSettings):
-    """GCD's settings, and the size of the buffer."""
+    """GCD with an exemplar memory."""
 
     exemplars: int = 20
-    """Labelled pictures of each known class kept for later tasks."""
+    """Number of labelled images of each known class that are kept for later tasks."""
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -29,7 +29,7 @@ class GcdErSettings(GcdSettings):
 def make_gcd_er(
     backbone: Backbone, settings: GcdErSettings, seed: int, device: torch.device
 ) -> CentroidMethod:
-    """GCD with a memory."""
+    """Make GCD with an exemplar memory."""
     parts = Composition(
         objective=lambda sizes, generator: GcdObjective(settings, sizes.dim, generator),
         training=settings.training,

@@ -5,65 +5,73 @@
     L     = L_SimGCD + w r(epoch) L_SNN,   r(e) = exp(-5 (1 - e/R)^2)
     f(x)  = argmax_k p_k(x)
 
-S, the support set, is pictures with categories: of each category those in the densest places, density peaks first.
-They are kept for ever as pictures, so their features move along with the tip, and they are replayed with the
-labelled ones. Where this differs from the authors' code:
+S, the support set, consists of images with categories: of each category those of the highest density, density peaks
+first. They are kept as images, so that their features follow the tip, and are replayed with the labelled ones.
+Differences from the authors' code:
 
-- Categories. There each unlabelled density peak opens a category, and they are matched afterwards. Here a task has
-  as many novel categories as are told or estimated, so semi-supervised k-means finds them and S is chosen among
-  their members: before training, for L_SNN, and again after it, for good. Behind the peaks the next
-  densest pictures fill up S, where the authors draw at random. With frozen features on CUB-200, one run each, test
-  accuracies: 43.4 against 37.9 % with 5 pictures a category, 43.0 against 43.3 % with 20, where nearly all
-  labelled ones are taken.
-- L_SNN. There p is divided by a temperature and put through a softmax as if it were logits, which flattens
-  all but the surest answers. Here the loss of a label is -log p_y, and the teacher is p^(tau_s / tau_t), normalised.
-- Replay. There only labelled peaks come again; here all of S does, as CAMP's authors describe it.
+- Categories. There, each unlabelled density peak opens a category, and categories are matched afterwards. Here the
+  number of novel categories is given or estimated, semi-supervised k-means finds them, and S is chosen among their
+  members: before training, for L_SNN, and after it, to be kept. After the peaks the next densest images fill S, where
+  the authors draw at random (docs/results.md, "Defaults chosen by measurement").
+- L_SNN. There, p is divided by a temperature and put through a softmax as if it were logits, which flattens all but the
+  most certain predictions. Here the loss of a label is -log p_y, and the teacher is p^(tau_s / tau_t), normalised.
+- Replay. There, only labelled peaks are replayed; here all of S is, as CAMP's authors describe it.
 
-Prototypes and projector are SimGCD's: they last and grow. After training a discovered category takes the novel
-prototype that is nearest to it, so that replay goes on with what the prototype has learned.
+Prototypes and projector are SimGCD's: persistent and growing. After training, a discovered category takes the novel
+prototype that is nearest to it, so that replay continues with what the prototype has learned.
 """
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import torch
 from torch import Tensor
 
 from camp.core.progress import Progress
+from camp.core.seeds import generator
 from camp.core.types import UNLABELLED
+from camp.data.tasks import Task
 from camp.data.views import Views
+from camp.discovery.base import DiscoveryResult, NumberEstimate
 from camp.discovery.density import densest, density
 from camp.discovery.hungarian import match
 from camp.discovery.nearest_centroid import NearestCentroid
-from camp.discovery.semi_supervised_kmeans import KMeans
 from camp.discovery.soft_nearest_neighbour import SoftNearestNeighbour
-from camp.methods.base import State
-from camp.methods.exemplars import Memory
-from camp.methods.gccd.simgcd import PrototypeMethod
+from camp.methods.base import MethodState
+from camp.methods.components import Callback, TaskRun
+from camp.methods.exemplars import ExemplarMemory
+from camp.methods.gccd.centroid_method import kmeans_discoverer
+from camp.methods.gccd.parametric import (
+    PrototypeRows,
+    current_prototypes,
+    feature_batch,
+    parametric_trainer,
+    with_number,
+)
 from camp.methods.gccd.simgcd_objective import SimgcdObjective
 from camp.methods.settings import SimgcdLosses, check_exemplars, check_positive, check_share
-from camp.methods.tip_method import part_of
-from camp.methods.trainer import Objective, Phase1, clean_features
+from camp.methods.tip_method import TipMethod
+from camp.methods.trainer import Trainer, TrainingData, clean_features
 from camp.nn.backbones.base import Backbone
 from camp.nn.losses import balanced, cross_entropy, mean_entropy, pseudo_label, rampup, teacher_temperature
 
 _STUDENT_TEMPERATURE = 0.1
-"""Of the losses on p; only its ratio to the teacher's matters."""
+"""Temperature of the losses on p; only its ratio to the teacher's matters."""
 
 
 @dataclass(frozen=True)
 class IgcdSettings(SimgcdLosses):
-    """IGCD with the authors' numbers."""
+    """IGCD with the hyperparameters of its authors."""
 
     exemplars: int = 20
-    """Pictures of each category in the support set; they are kept for later tasks."""
+    """Number of images of each category in the support set, which is kept for later tasks."""
     neighbours: int = 10
-    """k, the pictures around a picture that its density is measured by."""
+    """k, the number of nearest neighbours by which the density around an image is measured."""
     snn_temperature: float = 0.1
-    """tau of the soft nearest neighbours."""
+    """tau, the temperature of the soft nearest neighbours."""
     snn_weight: float = 0.2
     """w, the weight of L_SNN."""
     rampup: float = 0.5
-    """R, in which the weight of L_SNN grows, as a share of the epochs."""
+    """R, the part of the epochs in which the weight of L_SNN grows, from 0 to 1."""
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -77,137 +85,151 @@ class IgcdObjective(SimgcdObjective):
     """L_SimGCD + w r(epoch) L_SNN."""
 
     def __init__(self, settings: IgcdSettings, dim: int, prototypes: int, generator: torch.Generator) -> None:
-        super().__init__(settings, dim, prototypes, generator, lasting=True)
+        super().__init__(settings, dim, prototypes, generator, persistent=True)
         self.snn = settings
         self.present = torch.empty(0, dtype=torch.long)
         self.neighbours = SoftNearestNeighbour(torch.empty(0, dim), self.present, 0)
 
-    def look_at(self, support: Tensor, rows: Tensor) -> None:
-        """Use features `support` (m, D) of pictures with prototypes `rows` (m,) as neighbours from now on."""
+    def set_support(self, support: Tensor, rows: Tensor) -> None:
+        """Use features `support` (m, D) of images with prototypes `rows` (m,) as neighbours from now on."""
         device = self.prototypes.weight.device
         self.present, columns = rows.to(device).unique(return_inverse=True)
         self.neighbours = SoftNearestNeighbour(
             support.to(device), columns, len(self.present), self.snn.snn_temperature
         )
 
-    def forward(self, z: Tensor, own: int, labels: Tensor, epoch: int) -> dict[str, Tensor]:
-        """z (2, B, D); the pictures from `own` on have `labels`, each of a category in the support set."""
-        terms = super().forward(z, own, labels, epoch)
+    def forward(self, z: Tensor, num_task_images: int, labels: Tensor, epoch: int) -> dict[str, Tensor]:
+        """Return the terms of the loss for features z (2, B, D); every label is in the support set."""
+        terms = super().forward(z, num_task_images, labels, epoch)
         s, p = self.snn, self.neighbours.probabilities(z)
         # softmax(logits / tau_s) is p itself, softmax(logits / tau_t) the sharpened p of the teacher.
         logits = _STUDENT_TEMPERATURE * p.clamp_min(torch.finfo(p.dtype).tiny).log()
         terms["snn_pseudo"] = pseudo_label(logits, teacher_temperature(epoch), _STUDENT_TEMPERATURE)
         terms["snn_entropy"] = mean_entropy(logits, _STUDENT_TEMPERATURE)
         columns = torch.searchsorted(self.present, labels)
-        terms["snn_ce"] = cross_entropy(logits[:, own:], columns, _STUDENT_TEMPERATURE)
+        terms["snn_ce"] = cross_entropy(logits[:, num_task_images:], columns, _STUDENT_TEMPERATURE)
         l_ssl = terms["snn_pseudo"] + s.entropy_weight * terms["snn_entropy"]
         weight = s.snn_weight * rampup(epoch, s.rampup * s.training.epochs)
         terms["loss"] = terms["loss"] + weight * balanced(l_ssl, terms["snn_ce"], s.beta)
         return terms
 
 
-class Igcd(PrototypeMethod):
-    """Soft nearest neighbours over a support set that is kept as pictures."""
+class SupportSet(Callback):
+    """Gives the objective the features of the support set at the beginning of each epoch."""
+
+    def __init__(self) -> None:
+        self.views: Views | None = None
+        self.rows = torch.empty(0, dtype=torch.long)
+
+    def set(self, views: Views, rows: Tensor) -> None:
+        """Use these images, with the rows (m,) of their prototypes."""
+        self.views, self.rows = views, rows
+
+    def before_epoch(self, run: TaskRun) -> None:
+        """Compute the features of the support set under the present tip."""
+        assert run.trainer is not None
+        assert self.views is not None
+        objective = run.trainer.step.objective
+        assert isinstance(objective, IgcdObjective)
+        objective.set_support(clean_features(run.tip, self.views, Progress(quiet=True)), self.rows)
+
+
+class Igcd(TipMethod):
+    """Soft nearest neighbours over a support set of images."""
 
     def __init__(self, backbone: Backbone, settings: IgcdSettings, seed: int, device: torch.device) -> None:
-        super().__init__(backbone, settings.training, settings.discovery, seed, device)
+        self.support = SupportSet()
+        super().__init__(backbone, settings.training, seed, device, callbacks=[self.support])
         self.settings = settings
-        self.discovered = Memory(0)
-        """Support of discovered categories, with their positions for labels; `memory` is that of known classes."""
-        self._support: tuple[Views, Tensor]
+        self.discoverer = kmeans_discoverer(settings.discovery)
+        self.discovered = ExemplarMemory(0)
+        """Support of discovered categories, labelled by position; `exemplars` is that of known classes."""
+        self.image_memories["discovered"] = self.discovered
+        self._estimate: NumberEstimate | None = None
         self._classifier: SoftNearestNeighbour | None = None
 
-    def _prepare(self, progress: Progress) -> Phase1:
-        """A support set from the features before training, and the one kept so far, which is also replayed."""
-        self._settle(progress)
+    def _make_trainer(self, run: TaskRun, progress: Progress) -> Trainer:
+        """Choose a support set by the features before training; the one kept so far is added and replayed."""
         self._classifier = None
-        task, views = self._current(), self._current().views
-        labels = self._rows(task.labels)
+        self._estimate = with_number(run, self.discoverer, progress)
+        task, views = run.task, run.task.views
+        rows = PrototypeRows.of_task(self.categories, task)
         features = clean_features(self.tip, views, progress)
-        result = self._cluster(features, progress)
-        rows = self._own_rows()[result.assignments]
-        chosen = self._choose(features, rows)
-        support, kinds = views.subset(chosen), rows[chosen]
+        result = self.discoverer.discover(feature_batch(run, features), progress)
+        clusters = rows.of_task_categories()[result.assignments]
+        chosen = self._choose(task, rows, features, clusters)
         kept = self._kept()
-        if kept is not None:
-            views, labels = views.joined(kept[0]), torch.cat([labels, kept[1]])
-            support, kinds = support.joined(kept[0]), torch.cat([kinds, kept[1]])
-        self._support = support, kinds
-        return self._phase(views, labels)
+        self.support.set(*kept.behind(views.subset(chosen), clusters[chosen]))
+        data = TrainingData(*kept.behind(views, rows.of(task.labels)), len(task))
+        draw = generator(self.seed, "heads", task.index)
+        objective = IgcdObjective(self.settings, self.dim, rows.total, draw)
+        return parametric_trainer(run, objective, data, self.training)
 
-    def _objective(self, prototypes: int, generator: torch.Generator) -> Objective:
-        return IgcdObjective(self.settings, self.dim, prototypes, generator)
-
-    def train_epoch(self, epoch: int) -> dict[str, float]:
-        """Phase 1, one epoch, among neighbours as the tip sees them at its beginning."""
-        objective = self._training().objective
-        assert isinstance(objective, IgcdObjective)
-        views, rows = self._support
-        objective.look_at(clean_features(self.tip, views, Progress(quiet=True)), rows)
-        return super().train_epoch(epoch)
-
-    def _conclude(self, progress: Progress) -> None:
-        """Clusters become categories, and the densest of their pictures their support."""
-        task = self._current()
+    def _conclude(self, run: TaskRun, progress: Progress) -> None:
+        """Enter clusters as categories, and keep the densest of their images as support."""
+        task, rows = run.task, PrototypeRows.of_task(self.categories, run.task)
         features = clean_features(self.tip, task.views, progress)
-        result = self._cluster(features, progress)
-        self.found["curve"] = self._curve
-        clusters = self._by_prototype(result)
-        chosen = self._choose(features, self._own_rows()[clusters])
-        self._enter([*result.known_labels, *[None] * self._n_novel()], clusters)
+        result = self.discoverer.discover(feature_batch(run, features), progress)
+        clusters = _by_prototype(result, current_prototypes(run)[rows.first_novel :])
+        chosen = self._choose(task, rows, features, rows.of_task_categories()[clusters])
+        self._enter(task, result.labels, clusters)
+        self.discovery = replace(result, assignments=clusters, estimate=self._estimate)
         known = chosen[task.labels[chosen] != UNLABELLED]
         novel = chosen[task.labels[chosen] == UNLABELLED]
-        self.memory = self.memory.joined(task.views.subset(known), task.labels[known])
-        self.discovered = self.discovered.joined(task.views.subset(novel), self._assigned[novel])
+        self.exemplars.add(task.views.subset(known), task.labels[known])
+        self.discovered.add(task.views.subset(novel), self._assigned[novel])
         self._classifier = None
 
-    def _by_prototype(self, result: KMeans) -> Tensor:
-        """(n,) clusters, the novel ones in the order of the prototypes nearest to them."""
-        known = len(result.known_labels)
-        prototypes = NearestCentroid(self._prototypes_now()[self._first_novel() :], "cosine")
-        number = torch.arange(len(result.centroids))
-        for cluster, prototype in match(prototypes.distances(result.centroids[known:])):
-            number[known + cluster] = known + prototype
-        return number[result.assignments]
-
-    def _choose(self, features: Tensor, rows: Tensor) -> Tensor:
-        """(m,) pictures of the task for the support set: labelled ones, and those of novel categories."""
-        sure = (self._current().labels != UNLABELLED) | (rows >= self._first_novel())
-        eligible = torch.where(sure, rows, UNLABELLED)
+    def _choose(self, task: Task, rows: PrototypeRows, features: Tensor, clusters: Tensor) -> Tensor:
+        """Choose images (m,) of a task for the support set: labelled ones, and those of novel categories."""
+        certain = (task.labels != UNLABELLED) | (clusters >= rows.first_novel)
+        eligible = torch.where(certain, clusters, UNLABELLED)
         return densest(density(features, self.settings.neighbours), eligible, self.settings.exemplars)
 
-    def _kept(self) -> tuple[Views, Tensor] | None:
-        """The support set so far: pictures and their positions in `categories`."""
-        both = self.discovered
-        if self.memory.views is not None and self.memory.labels is not None:
-            both = both.joined(self.memory.views, self._rows(self.memory.labels))
-        return None if both.views is None or both.labels is None else (both.views, both.labels)
+    def _kept(self) -> ExemplarMemory:
+        """Return the support set so far, labelled by position in `categories`."""
+        both = ExemplarMemory(0)
+        for memory in (self.discovered, self.exemplars):
+            if memory.views is not None and memory.labels is not None:
+                known = memory is self.exemplars
+                both.add(memory.views, self._positions(memory.labels) if known else memory.labels)
+        return both
 
-    def predict(self, features: Tensor, allowed: Tensor | None = None) -> Tensor:
-        """The likeliest category among the soft nearest neighbours."""
+    def _positions(self, labels: Tensor) -> Tensor:
+        """Return the positions (n,) of the categories of labels (n,)."""
+        at = {category.label: i for i, category in enumerate(self.categories)}
+        return torch.tensor([at[label] for label in labels.tolist()], dtype=torch.long)
+
+    def predict(
+        self, features: Tensor, allowed: Tensor | None = None, centroids: Tensor | None = None
+    ) -> Tensor:
+        """Return the position (n,) of the most probable category of the soft nearest neighbours."""
         if self._classifier is None:
             kept = self._kept()
-            assert kept is not None
-            support = clean_features(self.tip, kept[0], Progress(quiet=True))
+            assert kept.views is not None
+            assert kept.labels is not None
+            support = clean_features(self.tip, kept.views, Progress(quiet=True))
             self._classifier = SoftNearestNeighbour(
-                support, kept[1], len(self.categories), self.settings.snn_temperature
+                support, kept.labels, len(self.categories), self.settings.snn_temperature
             )
         return self._classifier.predict(features, allowed)
 
-    def state(self) -> State:
-        """Also the support of discovered categories."""
-        state = super().state()
-        mine = {
-            key.replace("memory.", "discovered.", 1): value for key, value in self.discovered.state().items()
-        }
-        return State(state.tensors | mine, state.values)
-
-    def _restore(self, state: State, views: Views) -> None:
-        mine = {f"memory.{key}": value for key, value in part_of(state.tensors, "discovered.").items()}
-        self.discovered = Memory(0).restored(mine, views)
+    def load_state(self, state: MethodState, task: Task | None, views: Views) -> None:
+        """Continue from `state`; the classifier is made again from the support set."""
         self._classifier = None
+        super().load_state(state, task, views)
+
+
+def _by_prototype(result: DiscoveryResult, prototypes: Tensor) -> Tensor:
+    """Renumber clusters (n,) so that novel ones follow the order of the novel prototypes nearest to them."""
+    known = len(result.labels) - result.n_novel
+    nearest = NearestCentroid(prototypes, "cosine")
+    number = torch.arange(len(result.centroids))
+    for cluster, prototype in match(nearest.distances(result.centroids[known:])):
+        number[known + cluster] = known + prototype
+    return number[result.assignments]
 
 
 def make_igcd(backbone: Backbone, settings: IgcdSettings, seed: int, device: torch.device) -> Igcd:
-    """IGCD with its support set."""
+    """Make IGCD."""
     return Igcd(backbone, settings, seed, device)

@@ -3,34 +3,30 @@
     L_in  = (1 - w) L_SimCLR + w L_SNCL              without labels: how novel classes are learned
     L_out = (1 - beta) L_SimCLR + beta L_SupCon      with labels: what was learned, and what must be kept
 
-An episode simulates S sessions with the labelled pictures at hand, the task's and the exemplars. The task's
-classes are cut at random into S + 1 parts: the first is taken for old, as are all classes of earlier tasks,
-and session s brings one of the others, unlabelled, among pictures of old classes. The network adapts to the
-sessions one after another, and is judged after each on all classes up to it:
+An episode simulates S sessions with the labelled images at hand, those of the task and the exemplars. The classes of
+the task are split at random into S + 1 parts: the first counts as old, like all classes of earlier tasks, and session s
+adds one of the others, without labels, among images of old classes. The network adapts to one session after the other,
+and is evaluated after each on all classes up to it:
 
     theta_s = theta_{s-1} - a grad L_in(theta_{s-1}; session s),      theta_0 = theta
     L_meta(theta) = sum_s L_out(theta_s; all classes up to session s)
 
-The gradient of L_meta goes through the inner updates, second derivatives of L_in among it. Then come
-semi-supervised k-means and the nearest centroid.
+The gradient of L_meta is taken through the inner updates, with second derivatives of L_in. Then come semi-supervised
+k-means and the nearest centroid.
 
-What is not as published. There, a model meta-trained on labelled classes adapts to later sessions, which have
-no labels, by L_in alone. Here every task brings labels, and each step of AdamW goes down
+Differences from the paper: there, a model meta-trained on labelled classes adapts to later sessions, which have no labels,
+by L_in alone. Here every task brings labels, and each step of AdamW minimises
 
-    L = L_in(theta; pictures of the task) + L_meta(theta)
+    L = L_in(theta; images of the task) + L_meta(theta)
 
-with both at once: on CUB-200 (10 epochs, seed 0) that gives 44.0 % of all, 49.5 known, 22.0 novel; episodes in
-the first half of the epochs and L_in alone in the second, the published order, gave 34.9 / 39.2 / 17.6 (by a
-setting that is gone). The
-authors' code computes the gradient of L_out at parameters that have been put back to theta in place, and so
-neither at theta_s nor through the inner updates; here it is the gradient of the equation above. A session
-there is ten epochs at a rate of 1e-4; one step of it would change nothing that could be differentiated, so a
-is 0.1, at which L_in and, from the second epoch on, L_out fall with an inner step (at 0.5 L_out rises).
+The authors' code computes the gradient of L_out at parameters that have been set back to theta in place, so neither at
+theta_s nor through the inner updates; here it is the gradient of the equation above. Their sessions have ten epochs at a
+rate of 1e-4; here a session is one step with a = 0.1. docs/results.md, "Defaults chosen by
+measurement", has the numbers behind both.
 """
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Any
 
 import torch
 from torch import Tensor, nn
@@ -38,18 +34,18 @@ from torch.func import functional_call
 from torch.nn.attention import SDPBackend, sdpa_kernel
 
 from camp.core.errors import CampError
-from camp.core.seeds import generator
 from camp.data.views import Batch
 from camp.methods.gccd.centroid_method import CentroidMethod, Composition
 from camp.methods.heads import gcd_projector
 from camp.methods.settings import SupConSettings, check_exemplars, check_positive, check_share
-from camp.methods.trainer import Objective, Phase1
+from camp.methods.trainer import Objective, StepBatch, Trainer, TrainingData, TrainingStep
+from camp.methods.two_views import TwoViewObjective
 from camp.nn.backbones.base import Backbone
 from camp.nn.losses import balanced, simclr, soft_neighbourhood, supcon
 
 Parameters = dict[str, Tensor]
 Session = tuple[Batch, Batch, Tensor]
-"""Views of the pictures that arrive, views of pictures of all classes so far, and labels of the latter."""
+"""Views of the images that arrive, views of images of all classes so far, and labels of the latter."""
 
 
 @dataclass(frozen=True)
@@ -57,19 +53,19 @@ class MetaGcdSettings(SupConSettings):
     """MetaGCD under the protocol of the other methods."""
 
     neighbour_weight: float = 0.5
-    """w, the weight of the soft neighbourhood loss in L_in."""
+    """w, the weight of the soft neighbourhood loss in L_in, from 0 to 1."""
     neighbour_threshold: float = 0.85
-    """Cosine from which on two pictures are neighbours."""
+    """Smallest cosine of two images that count as neighbours."""
     sessions: int = 2
-    """S, simulated sessions of an episode."""
+    """S, the number of simulated sessions of an episode."""
     inner_steps: int = 1
-    """Steps of adaptation to a session."""
+    """Number of gradient steps of the adaptation to a session."""
     inner_rate: float = 0.1
-    """a, the learning rate of these steps."""
+    """a, the learning rate of the adaptation to a session."""
     first_order: bool = False
-    """Leave out the second derivatives of L_in; quicker, and no longer the gradient of L_meta."""
+    """Leave out the second derivatives of L_in, which is faster, but not the gradient of L_meta."""
     exemplars: int = 0
-    """Labelled pictures of each known class kept for later tasks."""
+    """Number of labelled images of each known class that are kept for later tasks."""
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -84,24 +80,21 @@ class MetaGcdSettings(SupConSettings):
         check_exemplars(self.exemplars)
 
 
-class MetaGcdObjective(Objective):
-    """L_in on pictures taken as unlabelled, L_out on labelled ones, with one head that goes on from task to task.
+class MetaGcdObjective(TwoViewObjective):
+    """L_in on images treated as unlabelled and L_out on labelled ones, with one persistent projection head."""
 
-    Neighbours are found without labels in the space that labels have shaped.
-    """
-
-    lasting = True
+    persistent = True
 
     def __init__(self, settings: MetaGcdSettings, dim: int, generator: torch.Generator) -> None:
         super().__init__()
         self.settings = settings
         self.projector = gcd_projector(dim, settings.projector_width, generator)
 
-    def forward(self, z: Tensor, own: int, labels: Tensor, epoch: int) -> dict[str, Tensor]:
-        """z (2, B, D); the pictures from `own` on have `labels`."""
+    def forward(self, z: Tensor, num_task_images: int, labels: Tensor, epoch: int) -> dict[str, Tensor]:
+        """Return L_in, L_out and their sum for features z (2, B, D)."""
         s = self.settings
         h = self.projector(z)
-        h_in, h_out = h[:, :own], h[:, own:]
+        h_in, h_out = h[:, :num_task_images], h[:, num_task_images:]
         l_sncl = soft_neighbourhood(h_in, s.neighbour_threshold, s.supcon_temperature)
         l_supcon = supcon(h_out, labels, s.supcon_temperature)
         l_in = balanced(simclr(h_in, s.simclr_temperature), l_sncl, s.neighbour_weight)
@@ -110,96 +103,110 @@ class MetaGcdObjective(Objective):
 
 
 class Learner(nn.Module):
-    """theta: tip and heads as one network, from views to the loss, so that it can be run at other parameters."""
+    """theta: tip and heads as one network from views to the loss, which can be evaluated at other parameters."""
 
     def __init__(self, tip: nn.Module, objective: Objective) -> None:
         super().__init__()
         self.tip, self.objective = tip, objective
 
     def forward(self, batch: Batch, labels: Tensor | None) -> Tensor:
-        """L_in of the pictures whose two views are in `batch`, or L_out if there are `labels` (B,)."""
+        """Return L_in of the images whose two views are in `batch`, or L_out if there are `labels` (B,)."""
         z = self.tip(batch).unflatten(0, (2, -1))
         if labels is None:
-            return self.objective(z, z.shape[1], torch.empty(0, dtype=torch.long, device=z.device), 0)["in"]
-        return self.objective(z, 0, labels, 0)["out"]
+            none = torch.empty(0, dtype=torch.long, device=z.device)
+            l_in: Tensor = self.objective(z, z.shape[1], none, 0)["in"]
+            return l_in
+        l_out: Tensor = self.objective(z, 0, labels, 0)["out"]
+        return l_out
 
+    def loss(self, theta: Parameters, batch: Batch, labels: Tensor | None = None) -> Tensor:
+        """Return L_in or L_out at the parameters theta."""
+        loss: Tensor = functional_call(self, theta, (batch, labels))
+        return loss
 
-class MetaPhase1(Phase1):
-    """Phase 1 by episodes, beside what the task itself teaches."""
-
-    dealt = False  # its steps are chained, and each differentiates through the ones before
-
-    def __init__(self, *, meta: MetaGcdSettings, **parts: Any) -> None:
-        super().__init__(**parts)
-        self.meta = meta
-        self.learner = Learner(self.tip, self.objective)
-
-    def _batches(self, epoch: int) -> Iterator[tuple[Tensor, int, Tensor, Batch]]:
-        """(rows, own, ids, batch) of each step: pictures of the task, then those of an episode."""
-        draw = generator(0, *self.draws, "epoch", epoch)
-        sessions, size = self.meta.sessions, self.settings.batch_size
-        for own in torch.randperm(self.own, generator=draw).split(size):
-            simulated = episode(self.labels, self.own, sessions, max(1, size // sessions), draw)
-            rows = torch.cat([own, simulated.flatten()])
-            ids = self.views.draw(rows, 2, draw)
-            yield rows, len(own), ids, self.views.augmented(rows, ids)
-
-    def _step(self, rows: Tensor, own: int, ids: Tensor, batch: Batch, epoch: int) -> dict[str, Tensor]:
-        theta: Parameters = {name: p for name, p in self.learner.named_parameters() if p.requires_grad}
-        count, size = len(rows), (len(rows) - own) // (2 * self.meta.sessions)
-        sessions: list[Session] = []
-        if size:
-            for start in range(own, count, 2 * size):
-                middle, end = start + size, start + 2 * size
-                arriving, seen = pictures(batch, count, start, middle), pictures(batch, count, middle, end)
-                sessions.append((arriving, seen, self.labels[rows[middle:end]].to(self.device)))
-        l_task, l_meta = self._loss(theta, pictures(batch, count, 0, own)), self.meta_loss(theta, sessions)
-        loss = l_task + l_meta
-        self._descend(loss)
-        return {"in": l_task, "meta": l_meta, "loss": loss}
-
-    def meta_loss(self, theta: Parameters, sessions: list[Session]) -> Tensor:
-        """L_meta(theta); 0 without sessions."""
-        total = torch.zeros((), device=self.device)
+    def meta_loss(self, theta: Parameters, sessions: list[Session], settings: MetaGcdSettings) -> Tensor:
+        """Return L_meta(theta); 0 without sessions."""
+        total = torch.zeros((), device=next(iter(theta.values())).device)
         for arriving, seen, labels in sessions:
-            for _ in range(self.meta.inner_steps):
-                theta = self._adapted(theta, arriving)
-            total = total + self._loss(theta, seen, labels)
+            for _ in range(settings.inner_steps):
+                theta = self.adapted(theta, arriving, settings)
+            total = total + self.loss(theta, seen, labels)
         return total
 
-    def _adapted(self, theta: Parameters, arriving: Batch) -> Parameters:
-        """theta - a grad L_in(theta), which can itself be differentiated unless `first_order`."""
-        second_order = not self.meta.first_order
+    def adapted(self, theta: Parameters, arriving: Batch, settings: MetaGcdSettings) -> Parameters:
+        """Return theta - a grad L_in(theta), which can itself be differentiated unless `first_order`."""
         # Torch's fused attention has no second derivative.
         with sdpa_kernel(SDPBackend.MATH):
-            loss = self._loss(theta, arriving)
+            loss = self.loss(theta, arriving)
         gradients = torch.autograd.grad(
-            loss, list(theta.values()), create_graph=second_order, materialize_grads=True
+            loss, list(theta.values()), create_graph=not settings.first_order, materialize_grads=True
         )
-        return {name: p - self.meta.inner_rate * g for (name, p), g in zip(theta.items(), gradients)}
-
-    def _loss(self, theta: Parameters, batch: Batch, labels: Tensor | None = None) -> Tensor:
-        return functional_call(self.learner, theta, (batch, labels))
+        return {name: p - settings.inner_rate * g for (name, p), g in zip(theta.items(), gradients)}
 
 
-def episode(labels: Tensor, own: int, sessions: int, size: int, draw: torch.Generator) -> Tensor:
-    """Rows (S, 2, m) of the labelled pictures of an episode: [s, 0] arrive in session s, [s, 1] are for L_out.
+class EpisodeStep(TrainingStep):
+    """Episodes, besides the loss of the images of the task."""
 
-    `labels` (n,) are those of the task's `own` pictures, -1 where unknown, and of the exemplars behind them.
-    What arrives is half of the session's new classes and half of the old ones; L_out gets all classes so far.
-    m is `size`, or the number of labelled pictures if that is less; 0 if there are none. A picture comes
-    again within m only where its classes have too few.
+    sharded = False  # the inner steps are a chain, and each is differentiated through the ones before
+
+    def __init__(self, objective: Objective, settings: MetaGcdSettings) -> None:
+        super().__init__(objective)
+        self.settings = settings
+
+    def batches(self, data: TrainingData, batch_size: int, draw: torch.Generator) -> Iterator[StepBatch]:
+        """Draw images of the task, followed by those of an episode."""
+        sessions = self.settings.sessions
+        for task_rows in torch.randperm(data.num_task_images, generator=draw).split(batch_size):
+            size = max(1, batch_size // sessions)
+            simulated = episode(data.labels, data.num_task_images, sessions, size, draw)
+            rows = torch.cat([task_rows, simulated.flatten()])
+            ids = data.views.draw(rows, 2, draw)
+            yield StepBatch(rows, len(task_rows), ids, data.views.augmented(rows, ids))
+
+    def terms(self, trainer: Trainer, batch: StepBatch, epoch: int) -> dict[str, Tensor]:
+        """Return L_in of the images of the task, L_meta and their sum."""
+        learner = Learner(trainer.tip, self.objective)
+        theta: Parameters = {name: p for name, p in learner.named_parameters() if p.requires_grad}
+        first, count = batch.num_task_images, len(batch.rows)
+        size = (count - first) // (2 * self.settings.sessions)
+        sessions: list[Session] = []
+        if size:
+            for start in range(first, count, 2 * size):
+                middle, end = start + size, start + 2 * size
+                arriving = views_between(batch.views, count, start, middle)
+                seen = views_between(batch.views, count, middle, end)
+                sessions.append((arriving, seen, trainer.labels(batch.rows[middle:end])))
+        l_task = learner.loss(theta, views_between(batch.views, count, 0, first))
+        l_meta = learner.meta_loss(theta, sessions, self.settings)
+        return {"in": l_task, "meta": l_meta, "loss": l_task + l_meta}
+
+
+def episode(labels: Tensor, num_task_images: int, sessions: int, size: int, draw: torch.Generator) -> Tensor:
+    """Draw the labelled images of an episode.
+
+    Args:
+        labels: (n + m,) labels of the images of the task, -1 where there is none, then of the exemplars.
+        num_task_images: n.
+        sessions: S, the number of simulated sessions.
+        size: number of images of a session; at most as many as are labelled. Images are repeated only where the
+            classes have too few.
+        draw: random generator.
+
+    Returns:
+        Rows (S, 2, size): [s, 0] arrive in session s, half of them of its new classes and half of old ones;
+        [s, 1] are of all classes so far, for L_out.
     """
-    fresh, kept = labels[:own].unique(), labels[own:].unique()
-    fresh = fresh[fresh >= 0]
-    first, *brought = fresh[torch.randperm(len(fresh), generator=draw)].tensor_split(sessions + 1)
-    old = torch.cat([first, kept[~torch.isin(kept, fresh)]])
+    new_classes, replayed = labels[:num_task_images].unique(), labels[num_task_images:].unique()
+    new_classes = new_classes[new_classes >= 0]
+    shuffled = new_classes[torch.randperm(len(new_classes), generator=draw)]
+    first, *brought = shuffled.tensor_split(sessions + 1)
+    old = torch.cat([first, replayed[~torch.isin(replayed, new_classes)]])
     count = min(size, int((labels >= 0).sum()))
     if count == 0:
         return torch.empty(sessions, 2, 0, dtype=torch.long)
 
     def drawn(classes: Tensor, many: int) -> Tensor:
-        """`many` rows of `classes`, none twice before all came once."""
+        """Draw `many` rows of `classes`, none twice before all came once."""
         rows = torch.isin(labels, classes).nonzero()[:, 0]
         rounds = range(0, many, max(1, len(rows)))
         shuffled = [rows[torch.randperm(len(rows), generator=draw)] for _ in rounds]
@@ -214,35 +221,20 @@ def episode(labels: Tensor, own: int, sessions: int, size: int, draw: torch.Gene
     return torch.stack(sampled).view(sessions, 2, count)
 
 
-def pictures(batch: Batch, count: int, start: int, stop: int) -> Batch:
-    """Both views of the pictures `start` .. `stop` - 1 of a batch of `count`."""
+def views_between(batch: Batch, count: int, start: int, stop: int) -> Batch:
+    """Select both views of the images `start` .. `stop` - 1 of a batch of `count`."""
     return {name: x.unflatten(0, (2, count))[:, start:stop].flatten(0, 1) for name, x in batch.items()}
 
 
-class MetaGcd(CentroidMethod):
-    """A centroid method whose phase 1 goes by episodes."""
-
-    def __init__(
-        self,
-        backbone: Backbone,
-        parts: Composition,
-        settings: MetaGcdSettings,
-        seed: int,
-        device: torch.device,
-    ) -> None:
-        super().__init__(backbone, parts, seed, device)
-        self.settings = settings
-
-    def _phase(self, **parts: Any) -> Phase1:
-        return MetaPhase1(meta=self.settings, **parts)
-
-
-def make_metagcd(backbone: Backbone, settings: MetaGcdSettings, seed: int, device: torch.device) -> MetaGcd:
-    """MetaGCD as a composition: its objective and exemplars, trained by episodes."""
+def make_metagcd(
+    backbone: Backbone, settings: MetaGcdSettings, seed: int, device: torch.device
+) -> CentroidMethod:
+    """Make MetaGCD: its objective and exemplars, trained by episodes."""
     parts = Composition(
         objective=lambda sizes, generator: MetaGcdObjective(settings, sizes.dim, generator),
         training=settings.training,
         discovery=settings.discovery,
+        step=lambda objective, distiller: EpisodeStep(objective, settings),
         exemplars=settings.exemplars,
     )
-    return MetaGcd(backbone, parts, settings, seed, device)
+    return CentroidMethod(backbone, parts, seed, device)

@@ -1,11 +1,12 @@
-"""Phase 1: its terms, its batches, fetching ahead, and its state."""
+"""The trainer: its terms, its batches, fetching ahead, and its state."""
 
 from collections.abc import Iterator
 from typing import Any
 
 import pytest
 import torch
-from phase1_parts import (
+from torch import Tensor, nn
+from trainer_parts import (
     BATCH,
     DIM,
     LABELS,
@@ -15,19 +16,19 @@ from phase1_parts import (
     Recording,
     digit_views,
     generator,
-    make_phase1,
+    make_trainer,
     parameters_of,
     tip,
 )
-from torch import Tensor, nn
 
 from camp.data.bank.bank import BankViews
 from camp.data.views import Batch
-from camp.methods import trainer as phase1
+from camp.methods import distillation, trainer
+from camp.methods.distillation import OldFeatures
 from camp.methods.gccd.camp import CampSettings
 from camp.methods.gccd.simgcd_objective import SimgcdObjective
 from camp.methods.settings import Training
-from camp.methods.trainer import OldFeatures, Phase1, frozen_copy
+from camp.methods.trainer import Trainer, frozen_copy
 from camp.nn.distillers import make_distiller
 
 
@@ -60,17 +61,17 @@ def test_an_ablation_removes_exactly_its_terms(switches: dict[str, bool], gone: 
 
 
 def test_without_a_distiller_nothing_is_distilled(digits: Any, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(phase1, "_TABLE_BYTES", 0)
+    monkeypatch.setattr(distillation, "_TABLE_BYTES", 0)
     views, results = digits(BankViews), {}
     for distiller in (None, make_distiller("mlp", DIM, generator(1)).double()):
-        phase = make_phase1(
+        training = make_trainer(
             views,
             SimgcdObjective(CampSettings(projector_width=8), DIM, 5, generator()),
             distiller=distiller,
             old=OldFeatures(frozen_copy(tip(5)), views, DIM, QUIET),
             settings=Training(epochs=10, batch_size=OWN),
         )
-        results[distiller is not None] = phase.epoch(0)
+        results[distiller is not None] = training.epoch(0)
     with_kd, without = results[True], results[False]
     assert with_kd.keys() - without.keys() == {"kd"}
     # One step from the same start: the other terms are alike, and the loss is their mixture.
@@ -79,11 +80,11 @@ def test_without_a_distiller_nothing_is_distilled(digits: Any, monkeypatch: pyte
     assert with_kd["loss"] == pytest.approx(0.5 * without["loss"] + 0.5 * with_kd["kd"])
 
 
-def test_labelled_pictures_come_round_in_turn(digits: Any) -> None:
+def test_labelled_images_come_round_in_turn(digits: Any) -> None:
     """Each step takes a labelled batch; none comes again before all have come, exemplars among them."""
     views = digits(Recording)
-    phase = make_phase1(views, SimgcdObjective(CampSettings(projector_width=8), DIM, 5, generator()))
-    phase.epoch(0)
+    training = make_trainer(views, SimgcdObjective(CampSettings(projector_width=8), DIM, 5, generator()))
+    training.epoch(0)
     labelled = (LABELS >= 0).nonzero()[:, 0].tolist()
     own, beside = [], []
     for step, (rows, _) in enumerate(views.asked):
@@ -92,34 +93,34 @@ def test_labelled_pictures_come_round_in_turn(digits: Any) -> None:
         beside.append(rows[count:].tolist())
     assert sorted(own) == list(range(OWN))
     assert own != list(range(OWN))
-    assert [len(batch) for batch in beside] == [4, 3, 4]  # 7 labelled pictures, then anew
+    assert [len(batch) for batch in beside] == [4, 3, 4]  # 7 labelled images, then anew
     assert sorted(beside[0] + beside[1]) == labelled
     assert set(beside[2]) <= set(labelled)
 
 
-def test_two_different_views_of_each_picture(digits: Any) -> None:
+def test_two_different_views_of_each_image(digits: Any) -> None:
     views = digits(Recording)
-    phase = make_phase1(views, SimgcdObjective(CampSettings(projector_width=8), DIM, 5, generator()))
-    phase.epoch(0)
+    training = make_trainer(views, SimgcdObjective(CampSettings(projector_width=8), DIM, 5, generator()))
+    training.epoch(0)
     first = [ids.clone() for _, ids in views.asked]
     assert all((ids[0] != ids[1]).all() for ids in first)
     views.asked.clear()
-    phase.epoch(1)
+    training.epoch(1)
     assert any(not torch.equal(a, b) for a, (_, b) in zip(first, views.asked))
 
 
 def test_prefetching_changes_nothing(digits: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     def trained() -> tuple[list[Any], Parameters, dict[str, float]]:
         views = digits(Recording)
-        phase = make_phase1(views, SimgcdObjective(CampSettings(projector_width=8), DIM, 5, generator()))
-        terms = phase.epoch(0)
-        return [(a.tolist(), b.tolist()) for a, b in views.asked], parameters_of(phase), terms
+        training = make_trainer(views, SimgcdObjective(CampSettings(projector_width=8), DIM, 5, generator()))
+        terms = training.epoch(0)
+        return [(a.tolist(), b.tolist()) for a, b in views.asked], parameters_of(training), terms
 
     def at_once(items: Iterator) -> Iterator:
         yield from items
 
     ahead = trained()
-    monkeypatch.setattr(phase1, "_one_ahead", at_once)
+    monkeypatch.setattr(trainer, "_prefetched", at_once)
     plain = trained()
     assert ahead[0] == plain[0]
     assert ahead[2] == plain[2]
@@ -131,21 +132,21 @@ def test_an_error_while_fetching_ahead_is_raised(digits: Any) -> None:
         def augmented(self, rows: Tensor, ids: Tensor) -> Batch:
             raise OSError("the disk is gone")
 
-    phase = make_phase1(
+    training = make_trainer(
         digits(Failing), SimgcdObjective(CampSettings(projector_width=8), DIM, 5, generator())
     )
     with pytest.raises(OSError, match="the disk is gone"):
-        phase.epoch(0)
+        training.epoch(0)
 
 
 def test_state_brings_heads_and_moments_back(digits: Any) -> None:
-    """Two epochs in a row, and two with everything but the tip handed to a new `Phase1` between them."""
+    """Two epochs in a row, and two with everything but the tip handed to a new `Trainer` between them."""
 
-    def fresh(network: nn.Module) -> Phase1:
-        return make_phase1(
+    def fresh(network: nn.Module) -> Trainer:
+        return make_trainer(
             digits(BankViews),
             SimgcdObjective(CampSettings(projector_width=8), DIM, 5, generator()),
-            tip=network,
+            network=network,
         )
 
     whole = fresh(tip(1))
@@ -154,7 +155,7 @@ def test_state_brings_heads_and_moments_back(digits: Any) -> None:
     first = fresh(tip(1))
     first.epoch(0)
     second = fresh(first.tip)
-    second.load({name: value.clone() for name, value in first.state().items()})
+    second.load_state({name: value.clone() for name, value in first.state().items()})
     assert second.epoch(1) == terms
     expected = parameters_of(whole)
     assert all(torch.equal(value, expected[name]) for name, value in parameters_of(second).items())

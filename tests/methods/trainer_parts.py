@@ -1,4 +1,4 @@
-"""A phase 1 of a few digits: its views, its networks, and how it is put together."""
+"""A trainer of a few digits: its views, its networks, and how it is composed."""
 
 from collections.abc import Callable
 from pathlib import Path
@@ -14,8 +14,10 @@ from camp.data.datasets import load_dataset
 from camp.data.fresh_views import FreshViews, Lens
 from camp.data.view_settings import Augmentation, ViewSettings
 from camp.data.views import Batch, Field
+from camp.methods.distillation import Distillation, Distiller, OldFeatures
 from camp.methods.settings import Training
-from camp.methods.trainer import Distillation, Phase1
+from camp.methods.trainer import Trainer, TrainingData
+from camp.methods.two_views import TwoViewObjective, TwoViewStep
 from camp.nn.backbones.base import Backbone, fingerprint_of
 from camp.nn.backbones.residual_mlp import ResidualMlp
 
@@ -24,8 +26,9 @@ CPU = torch.device("cpu")
 DIM = 12
 OWN, EXEMPLARS, BATCH = 9, 2, 4
 LABELS = torch.tensor([0, 1, 0, -1, -1, 2, -1, 1, -1, 3, 3])
-"""Of nine pictures of the task and two exemplars."""
+"""Of nine images of the task and two exemplars."""
 TRAINING = Training(epochs=10, batch_size=BATCH, learning_rate=0.01, clip=0.3, weight_decay=0.02)
+DISTILLATION = Distillation(0.5, "mse", "all", "mean")
 
 Parameters = dict[str, Tensor]
 
@@ -87,33 +90,35 @@ def digit_views(folder: Path) -> Callable[[type[BankViews]], Any]:
     return views
 
 
-def make_phase1(views: Any, objective: nn.Module, **changes: Any) -> Phase1:
-    options: dict[str, Any] = {
-        "tip": tip(1),
-        "objective": objective.double(),
-        "distiller": None,
-        "distillation": Distillation(0.5, "mse", "all", "mean"),
-        "settings": TRAINING,
-        "views": views,
-        "labels": LABELS,
-        "own": OWN,
-        "old": None,
-        "device": CPU,
-        "draws": (0, 1),
-    }
-    return Phase1(**{**options, **changes})
+def make_trainer(
+    views: Any,
+    objective: TwoViewObjective,
+    *,
+    network: nn.Module | None = None,
+    settings: Training = TRAINING,
+    distiller: nn.Module | None = None,
+    distillation: Distillation = DISTILLATION,
+    old: OldFeatures | None = None,
+) -> Trainer:
+    part = Distiller(distiller, old, distillation) if distiller is not None and old is not None else None
+    return Trainer(
+        tip=tip(1) if network is None else network,
+        step=TwoViewStep(objective.double(), part),
+        data=TrainingData(views, LABELS, OWN),
+        settings=settings,
+        device=CPU,
+        seeds=(0, 1),
+    )
 
 
 def generator(seed: int = 0) -> torch.Generator:
     return torch.Generator().manual_seed(seed)
 
 
-def parameters_of(phase: Phase1) -> Parameters:
-    parts = {"tip": phase.tip, "objective": phase.objective, "distiller": phase.distiller}
+def parameters_of(trainer: Trainer) -> Parameters:
     return {
         f"{part}.{name}": value.detach().clone().requires_grad_()
-        for part, module in parts.items()
-        if module is not None
+        for part, module in {"tip": trainer.tip, **trainer.step.modules()}.items()
         for name, value in module.named_parameters()
         if value.requires_grad
     }

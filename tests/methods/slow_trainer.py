@@ -1,12 +1,12 @@
-"""Phase 1 from the equations alone: one picture, one pair, one parameter at a time."""
+"""Training from the equations alone: one image, one pair, one parameter at a time."""
 
 import math
 from collections.abc import Callable
 
 import torch
 import torch.nn.functional as F
-from phase1_parts import BATCH, DIM, LABELS, OWN, TRAINING, Parameters, Recording
 from torch import Tensor, nn
+from trainer_parts import BATCH, DIM, LABELS, OWN, TRAINING, Parameters, Recording
 
 from camp.data.bank.bank import BankViews
 from camp.methods.gccd.camp import CampSettings
@@ -39,7 +39,7 @@ def slow_contrast(h: list[tuple[int, Tensor]], positive: Callable[[int, int], bo
 
 
 def slow_ssl(p: Parameters, z: Tensor, tau_t: float, s: CampSettings) -> Tensor:
-    """L_SimCLR + L_pseudo + epsilon (log K - H) over both views z (2, B, D) of all pictures of a step."""
+    """L_SimCLR + L_pseudo + epsilon (log K - H) over both views z (2, B, D) of all images of a step."""
     count = z.shape[1]
     h = [
         (b, slow_network(p, "objective.projector", [0, 2, 4], F.gelu, z[v, b]))
@@ -64,7 +64,7 @@ def slow_logits(p: Parameters, z: Tensor) -> list[list[Tensor]]:
 
 
 def slow_sl(p: Parameters, z: Tensor, labels: Tensor, s: CampSettings) -> Tensor:
-    """L_SupCon + L_CE over both views z (2, B, D) of the labelled pictures of a step."""
+    """L_SupCon + L_CE over both views z (2, B, D) of the labelled images of a step."""
     count = z.shape[1]
     h = [
         (b, slow_network(p, "objective.projector", [0, 2, 4], F.gelu, z[v, b]))
@@ -80,7 +80,7 @@ def slow_sl(p: Parameters, z: Tensor, labels: Tensor, s: CampSettings) -> Tensor
 
 
 def slow_gcd(p: Parameters, z: Tensor, own: int, labels: Tensor, s: GcdSettings) -> Tensor:
-    """(1 - beta) L_SimCLR on the pictures of the task + beta L_SupCon on the labelled ones, a head each."""
+    """(1 - beta) L_SimCLR on the images of the task + beta L_SupCon on the labelled ones, a head each."""
     heads = {
         "unsupervised": [(b, z[v, b]) for v in range(2) for b in range(own)],
         "supervised": [(b, z[v, own + b]) for v in range(2) for b in range(z.shape[1] - own)],
