@@ -9,7 +9,7 @@ from sklearn.cluster import KMeans
 from camp.app.workspace.knowledge import FOUND, NOWHERE, Knowledge
 from camp.core.errors import CampError
 from camp.core.seeds import seed_of
-from camp.discovery.calibration import calibrated
+from camp.discovery.calibration import fit_open_set
 from camp.discovery.open_set import OpenSet
 
 _CHUNK = 4096
@@ -57,7 +57,7 @@ def open_set_of(knowledge: Knowledge) -> tuple[tuple[int, ...], OpenSet]:
     rows = np.flatnonzero(knowledge.pictures.category != NOWHERE)
     points = torch.from_numpy(knowledge.pictures.points[rows])
     positions = torch.from_numpy(np.searchsorted(ids, knowledge.pictures.category[rows]))
-    return ids, calibrated(points, positions, knowledge.metric, knowledge.sure, len(ids))
+    return ids, fit_open_set(points, positions, knowledge.metric, knowledge.sure, len(ids))
 
 
 def overview(knowledge: Knowledge) -> Overview:
