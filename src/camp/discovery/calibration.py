@@ -5,13 +5,14 @@ little about images to come. When a batch is learned, `calibrate` splits the ima
 fold with a metric and centroids of the others. With these distances D_i, and d_i the distance of image i to the centroid
 of the others of its category under the metric of all:
 
-    T        minimises  -sum_i log p(k_i | p_i),    p(k | .) as in `open_set`
-    unseen   = COVERAGE quantile of D_i / COVERAGE quantile of d_i
+    T    minimises  -sum_i log p(k_i | p_i),    p(k | .) as in `open_set`
+    a    = COVERAGE quantile of D_i / COVERAGE quantile of d_i
 
-Whenever categories change, `fit_open_set` fits the radii of a classifier:
+a is much greater for images whose label the metric was fitted with than for those that it knew without a label, so there
+is one ratio for each. Whenever categories change, `fit_open_set` fits the radii of a classifier:
 
-    m_k, s_k   mean and standard deviation of unseen d_i in category k, shrunk to those of all images by PRIOR images
-    r_k        = m_k + q s_k,    q: the COVERAGE quantile of (unseen d_i - m_k) / s_k over all images
+    m_k, s_k   mean and standard deviation of a d_i in category k, shrunk to those of all images by PRIOR images
+    r_k        = m_k + q s_k,    q: the COVERAGE quantile of (a d_i - m_k) / s_k over all images
 
 so that about 1 - COVERAGE of the images of a category are rejected as unknown.
 """
@@ -24,6 +25,7 @@ import torch.nn.functional as F
 from scipy.optimize import minimize_scalar
 from torch import Tensor
 
+from camp.core.types import UNLABELLED
 from camp.discovery.class_metric import MAX_SAMPLES, ClassMetric
 from camp.discovery.open_set import OpenSet
 
@@ -38,9 +40,15 @@ class Calibration:
     """How distances of images that the metric was fitted on transfer to new images."""
 
     unseen: float = 1.0
-    """Ratio of the distances of new images to those of images that the metric was fitted on."""
+    """Ratio a of the distances of new images to those of images whose label the metric was fitted with."""
     temperature: float = 1.0
     """T of the probabilities."""
+    unlabelled: float | None = None
+    """Ratio a for images without a label; None if it is that of the others."""
+
+    def ratios(self, fitted: Tensor) -> Tensor:
+        """Ratio (n,) of each image; `fitted` (n,) says whether the metric was fitted with its label."""
+        return torch.where(fitted, self.unseen, self.unseen if self.unlabelled is None else self.unlabelled)
 
 
 @dataclass(frozen=True)
@@ -54,46 +62,72 @@ class Members:
     trusted: Tensor
     """(n,) bool: the category comes from a label or a person, not from clustering. The temperature is fitted on trusted
     images, as clustering itself assigned the others to the nearest category."""
+    fitted: Tensor
+    """(n,) bool: the metric was fitted with the category as a label; the others were given to it without one."""
 
 
 def calibrate(members: Members, metric: ClassMetric, count: int) -> Calibration:
     """Calibrate distances of `metric`, which was fitted on `members` of `count` categories."""
     step = max(1, -(-len(members.features) // MAX_SAMPLES))
-    features, index, trusted = (x[::step] for x in (members.features, members.positions, members.trusted))
+    features, index = members.features[::step], members.positions[::step]
+    trusted, fitted = members.trusted[::step], members.fitted[::step]
+    labels = index.masked_fill(~fitted, UNLABELLED)
     if not bool(trusted.any()):
         trusted = torch.ones_like(trusted)
     folds, n_components = torch.arange(len(index)) % N_FOLDS, metric.projection.shape[1]
-    distances, squares, answers = [], [], []
+    outside = torch.full((len(index),), math.nan, dtype=torch.float64)
+    squares, answers = [], []
     for fold in range(N_FOLDS):
         rest = folds != fold
         present = index[rest].unique()
         held_out = (folds == fold) & torch.isin(index, present)
         if not bool(held_out.any()):
             continue
-        refitted = ClassMetric.fit(features[rest], index[rest], n_components)
+        refitted = ClassMetric.fit(features[rest], labels[rest], n_components)
         columns = torch.searchsorted(present, index)
         centroids = refitted.centroids(refitted.transform(features[rest]), columns[rest], len(present))
         d = torch.cdist(refitted.transform(features[held_out]).double(), centroids.double())
-        distances.append(d.gather(1, columns[held_out, None])[:, 0])
+        outside[held_out] = d.gather(1, columns[held_out, None])[:, 0]
         used = trusted[held_out]
         squares.append(d[used].square())
         answers.append(columns[held_out][used])
     inside = metric.leave_one_out_distances(metric.transform(features), index, count)
-    inside = inside[~inside.isnan()]
-    if not distances or not len(inside):
+    if bool(outside.isnan().all()):
         return Calibration()
-    seen = float(torch.quantile(inside, COVERAGE))
-    unseen = max(1.0, float(torch.quantile(torch.cat(distances), COVERAGE)) / seen) if seen else 1.0
-    return Calibration(unseen, _temperature(squares, answers))
+    unseen, unlabelled = (_ratio(outside[rows], inside[rows]) for rows in (fitted, ~fitted))
+    return Calibration(unseen, _temperature(squares, answers), unlabelled)
 
 
 def fit_open_set(
-    points: Tensor, positions: Tensor, metric: ClassMetric, calibration: Calibration, count: int
+    points: Tensor,
+    positions: Tensor,
+    fitted: Tensor,
+    metric: ClassMetric,
+    calibration: Calibration,
+    count: int,
 ) -> OpenSet:
-    """Fit a classifier on `points` (n, d) of `count` categories, `positions` (n,)."""
-    distances = calibration.unseen * metric.leave_one_out_distances(points, positions, count)
+    """Fit a classifier.
+
+    Args:
+        points: (n, d) images under the metric.
+        positions: (n,) category of each, 0 .. count - 1.
+        fitted: (n,) bool: the metric was fitted with the category as a label.
+        metric: The metric.
+        calibration: Of the metric.
+        count: K, number of categories.
+    """
+    distances = calibration.ratios(fitted) * metric.leave_one_out_distances(points, positions, count)
     centroids = metric.centroids(points, positions, count)
     return OpenSet(centroids, _radii(distances, positions, count), calibration.temperature)
+
+
+def _ratio(outside: Tensor, inside: Tensor) -> float:
+    """Ratio of the COVERAGE quantiles of held-out and of other distances, NaN where unknown; at least 1."""
+    outside, inside = outside[~outside.isnan()], inside[~inside.isnan()]
+    if not len(outside) or not len(inside):
+        return 1.0
+    seen = float(torch.quantile(inside, COVERAGE))
+    return max(1.0, float(torch.quantile(outside, COVERAGE)) / seen) if seen else 1.0
 
 
 def _radii(distances: Tensor, positions: Tensor, count: int) -> Tensor:

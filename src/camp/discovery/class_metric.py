@@ -61,7 +61,7 @@ class ClassMetric:
         u = F.normalize(features - origin, dim=1) if unit else features - origin
         labelled = labels != UNLABELLED
         scatter = WithinClassScatter.empty(u.shape[1]).add(u[labelled], labels[labelled])
-        components = fit_components(u, scatter, n_components, shrinkage)
+        components = fit_components(u, scatter, n_components, shrinkage, exact=True)
         scale = 1.0 if unit else mean_length(components.scores)
         return cls(origin, components.projection / scale, components.offset / scale, unit)
 
@@ -121,13 +121,29 @@ class Components:
 
 
 def fit_components(
-    features: Tensor, scatter: WithinClassScatter, n_components: int, shrinkage: float
+    features: Tensor,
+    scatter: WithinClassScatter,
+    n_components: int,
+    shrinkage: float,
+    *,
+    exact: bool = False,
 ) -> Components:
-    """Whiten features (n, D) by `scatter` and fit at most `n_components` principal components."""
+    """Whiten features and fit principal components.
+
+    Args:
+        features: (n, D)
+        scatter: Within-class scatter of the features.
+        n_components: Greatest number of components.
+        shrinkage: Weight of the identity in the shrunk scatter.
+        exact: Whether to avoid the randomized solver. Leading components then do not depend on `n_components`.
+    """
     whitening = scatter.whitening(shrinkage)
     y = (features @ whitening).numpy()
     count = min(n_components, *y.shape)
-    solver = "randomized" if count < min(y.shape) // 2 else "full"
+    if exact:
+        solver = "full" if len(y) <= y.shape[1] else "covariance_eigh"
+    else:
+        solver = "randomized" if count < min(y.shape) // 2 else "full"
     pca = PCA(count, svd_solver=solver, iterated_power=4, random_state=0)
     with np.errstate(all="ignore"):  # it divides by the total variance, 0 where all features are equal
         scores = torch.from_numpy(pca.fit_transform(y)).float()
@@ -142,4 +158,5 @@ def compares_directions(dim: int) -> bool:
 
 def mean_length(x: Tensor) -> Tensor:
     """Mean norm of the rows of x (n, d), above 0."""
-    return x.norm(dim=1).mean().clamp_min(1e-12)
+    length: Tensor = x.norm(dim=1).mean()
+    return length.clamp_min(1e-12)

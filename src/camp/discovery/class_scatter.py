@@ -74,7 +74,8 @@ class WithinClassScatter:
         # The smallest eigenvalue is at least s, so single precision suffices.
         factor = torch.linalg.cholesky((1 - shrinkage) * within + shrinkage * identity)
         scale = (len(self.total) * self.degrees_of_freedom / self.total.trace()).sqrt().float()
-        return scale * torch.linalg.solve_triangular(factor, identity, upper=False).T
+        inverse: Tensor = torch.linalg.solve_triangular(factor, identity, upper=False)
+        return scale * inverse.T
 
 
 def class_means(x: Tensor, index: Tensor, n_classes: int) -> Tensor:

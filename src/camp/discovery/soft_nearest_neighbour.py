@@ -13,7 +13,7 @@ _CHUNK = 8192
 class SoftNearestNeighbour:
     """Classify by a softmax over similarities to images j whose category y_j is known.
 
-        p(x) = sum_j softmax_j( h(x).h_j / tau ) y_j,      h: features at unit length
+    p(x) = sum_j softmax_j( h(x).h_j / tau ) y_j,      h: features at unit length
     """
 
     support: Tensor
