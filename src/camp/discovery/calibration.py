@@ -8,8 +8,8 @@ of the others of its category under the metric of all:
     T    minimises  -sum_i log p(k_i | p_i),    p(k | .) as in `open_set`
     a    = COVERAGE quantile of D_i / COVERAGE quantile of d_i
 
-a is much greater for images whose label the metric was fitted with than for those that it knew without a label, so there
-is one ratio for each. Whenever categories change, `fit_open_set` fits the radii of a classifier:
+a is far above 1 for images whose label the metric was fitted with. It is below 1 for the others: principal components
+capture variation of the images they were fitted on, labelled or not. So there is one ratio for each. Whenever categories change, `fit_open_set` fits the radii of a classifier:
 
     m_k, s_k   mean and standard deviation of a d_i in category k, shrunk to those of all images by PRIOR images
     r_k        = m_k + q s_k,    q: the COVERAGE quantile of (a d_i - m_k) / s_k over all images
@@ -33,6 +33,8 @@ COVERAGE = 0.95
 """Share of the images of a category that lie within its radius."""
 PRIOR = 10
 N_FOLDS = 4
+MIN_RATIO = 0.5
+"""Lower bound of the ratio a, for very few images."""
 
 
 @dataclass(frozen=True)
@@ -122,12 +124,12 @@ def fit_open_set(
 
 
 def _ratio(outside: Tensor, inside: Tensor) -> float:
-    """Ratio of the COVERAGE quantiles of held-out and of other distances, NaN where unknown; at least 1."""
+    """Ratio of the COVERAGE quantiles of held-out and of other distances, NaN where unknown."""
     outside, inside = outside[~outside.isnan()], inside[~inside.isnan()]
     if not len(outside) or not len(inside):
         return 1.0
     seen = float(torch.quantile(inside, COVERAGE))
-    return max(1.0, float(torch.quantile(outside, COVERAGE)) / seen) if seen else 1.0
+    return max(MIN_RATIO, float(torch.quantile(outside, COVERAGE)) / seen) if seen else 1.0
 
 
 def _radii(distances: Tensor, positions: Tensor, count: int) -> Tensor:
