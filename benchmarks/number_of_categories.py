@@ -17,9 +17,9 @@ from camp.core.seeds import generator
 from camp.data.augmentations import normalise_, to_unit
 from camp.data.bank.pipeline import ahead, decoded
 from camp.data.datasets.base import FileReader
-from camp.discovery.class_metric import fit_metric
+from camp.discovery.class_metric import ClassMetric
 from camp.discovery.number_of_categories import estimate_n_novel
-from camp.methods.gccd.local_discoverers import COARSE, DIRECTIONS, FOLDS, TOLERANCE
+from camp.discovery.open_world_discoverer import N_CLUSTERED, N_FOLDS, N_STEPS, TOLERANCE
 from camp.nn.backbones import BackboneSettings, make_backbone
 
 CLASSES, PICTURES = 50, 30
@@ -61,10 +61,10 @@ def error(z: torch.Tensor, known: int, new: int, trial: int) -> int:
         y,
         max(10, known),
         generator(trial, "estimate"),
-        folds=FOLDS,
-        coarse=COARSE,
+        n_folds=N_FOLDS,
+        n_steps=N_STEPS,
         n_init=10,
-        space=lambda shown: fit_metric(x, shown, DIRECTIONS)(x),
+        embed=lambda shown: ClassMetric.fit(x, shown, N_CLUSTERED).transform(x),
         tolerance=TOLERANCE,
     )
     return found.n_novel - new

@@ -16,7 +16,7 @@ from camp.app.workspace.model import Model
 from camp.app.workspace.prediction import Prediction, predict
 from camp.data.bank.pipeline import ahead
 from camp.data.datasets.base import FileReader
-from camp.discovery.class_metric import Metric
+from camp.discovery.class_metric import ClassMetric
 from camp.discovery.open_set import OpenSet
 from camp.nn.backbones import make_backbone
 from camp.nn.backbones.settings import BackboneSettings
@@ -32,7 +32,7 @@ def share(name: str, images: int) -> tuple[float, float, float]:
     backbone = make_backbone(settings, torch.Generator().manual_seed(0))
     draw = torch.Generator().manual_seed(1)
     projection = torch.randn(backbone.dim, DIRECTIONS, generator=draw)
-    metric = Metric(torch.zeros(backbone.dim), projection, torch.zeros(DIRECTIONS), unit=True)
+    metric = ClassMetric(torch.zeros(backbone.dim), projection, torch.zeros(DIRECTIONS), unit=True)
     centroids = torch.randn(CATEGORIES, DIRECTIONS, generator=draw)
     classifier = OpenSet(centroids, torch.full((CATEGORIES,), 1e3), temperature=100.0)
     model = Model(backbone, metric, classifier, tuple(range(CATEGORIES)), (None,) * CATEGORIES)

@@ -18,8 +18,8 @@ def test_scikit_learn_agrees() -> None:
     z, labels = draw(300, 8), torch.arange(300) % 7
     oracle = sklearn.neighbors.NearestCentroid().fit(z.numpy(), labels.numpy())
     centroids = torch.stack([z[labels == c].mean(0) for c in range(7)])
-    fresh = draw(200, 8, seed=1)
-    assert NearestCentroid(centroids).predict(fresh).tolist() == oracle.predict(fresh.numpy()).tolist()
+    new = draw(200, 8, seed=1)
+    assert NearestCentroid(centroids).predict(new).tolist() == oracle.predict(new.numpy()).tolist()
 
 
 def test_distances_are_their_definitions() -> None:
@@ -54,7 +54,7 @@ def test_chunks_change_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
     assert torch.equal(NearestCentroid(centroids).predict(z), whole)
 
 
-def test_close_centroids_far_from_the_origin_are_told_apart() -> None:
+def test_close_centroids_far_from_the_origin_are_distinguished() -> None:
     centroids = torch.tensor([[1000.0, 1000.0], [1000.1, 1000.0]]).repeat(20, 1)
     z = torch.tensor([[1000.04, 1000.0], [1000.06, 1000.0]]).repeat(30, 1)
     assert NearestCentroid(centroids).predict(z).tolist() == [0, 1] * 30

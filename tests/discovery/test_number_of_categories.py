@@ -1,4 +1,4 @@
-"""The number of categories on mixtures whose number is known, and on scikit-learn's digits."""
+"""Estimates on mixtures with a known number of classes, and on scikit-learn's digits."""
 
 import pytest
 import torch
@@ -30,28 +30,28 @@ def test_separate_classes_are_counted(known: int, novel: int) -> None:
     x, classes = mixture(known + novel, noise=0.15, seed=1)
     found = estimate_n_novel(x, hide(classes, known), 10, draw())
     assert abs(found.n_novel - novel) <= 1
-    assert found.k == known + found.n_novel
+    assert (known + found.n_novel) in [k for k, _ in found.curve]
 
 
 def test_digits() -> None:
     digits = load_digits()
     x, classes = torch.tensor(digits.data, dtype=torch.float32), torch.tensor(digits.target)
     found = estimate_n_novel(x[:800], hide(classes[:800], 7), 10, draw(), n_init=5)
-    assert abs(found.k - 10) <= 2
+    assert abs(7 + found.n_novel - 10) <= 2
 
 
 def test_the_curve_has_its_peak_at_the_answer_and_covers_the_range() -> None:
     x, classes = mixture(9, noise=0.3)
     found = estimate_n_novel(x, hide(classes, 6), 20, draw(), n_init=5)
     ks = [k for k, _ in found.curve]
-    scores = dict(found.curve)
+    scores, best = dict(found.curve), 6 + found.n_novel
     assert ks == sorted(set(ks))
     assert ks[0] == 6
     assert ks[-1] == 26
-    assert scores[found.k] == max(scores.values())
-    assert found.k == min(k for k, score in found.curve if score == scores[found.k])
-    assert {found.k - 1, found.k + 1} <= set(ks) | {5, 27}
-    assert len(ks) < 21  # from coarse to fine, not all of them
+    assert scores[best] == max(scores.values())
+    assert best == min(k for k, score in found.curve if score == scores[best])
+    assert {best - 1, best + 1} <= set(ks) | {5, 27}
+    assert len(ks) < 21  # not all numbers are evaluated
     assert all(0 <= score <= 1 for score in scores.values())
 
 
@@ -88,15 +88,15 @@ def test_refusals() -> None:
         estimate_n_novel(x, torch.tensor([0, 0, 1, -1]), -1, draw())
 
 
-def test_without_a_single_label_separate_classes_are_counted() -> None:
+def test_separate_classes_are_counted_without_labels() -> None:
     x, _ = mixture(7, noise=0.15, seed=1)
     found = estimate_without_labels(x, 15, draw())
-    assert found.n_novel == found.k == 7
+    assert found.n_novel == 7
     assert [k for k, _ in found.curve] == list(range(2, 16))
 
 
 @pytest.mark.parametrize("count", [1, 2, 3])
-def test_without_a_label_few_pictures_are_no_trouble(count: int) -> None:
+def test_few_images_without_labels(count: int) -> None:
     assert 1 <= estimate_without_labels(torch.randn(count, 4, generator=draw()), 10, draw()).n_novel <= count
 
 
@@ -109,17 +109,16 @@ def test_within_the_tolerance_the_greatest_number_is_taken() -> None:
     assert loose.n_novel == 8
 
 
-def test_points_may_depend_on_the_labels_that_a_fold_shows() -> None:
-    """A space that cheats by the labels it is shown must not see the hidden ones."""
+def test_the_embedding_is_given_the_labels_that_a_fold_shows() -> None:
     x, classes = mixture(8, noise=0.15, seed=1)
     labels, shown = hide(classes, 6), []
 
-    def space(visible: torch.Tensor) -> torch.Tensor:
+    def embed(visible: torch.Tensor) -> torch.Tensor:
         shown.append(visible)
         return x
 
-    estimate_n_novel(x, labels, 4, draw(), folds=3, space=space)
+    estimate_n_novel(x, labels, 4, draw(), n_folds=3, embed=embed)
     assert len(shown) == 3
     for visible in shown:
         assert bool(((visible == labels) | (visible == -1)).all())
-        assert len(visible[visible >= 0].unique()) == 4  # a third of the known classes is hidden altogether
+        assert len(visible[visible >= 0].unique()) == 4  # two of six known classes are hidden

@@ -1,4 +1,4 @@
-"""Choosing by simulated novelty: what is found, and that nothing else is looked at."""
+"""Cross-validation that hides known classes."""
 
 import pytest
 import torch
@@ -7,14 +7,21 @@ import torch.nn.functional as F
 from camp.core.progress import Progress
 from camp.core.types import UNLABELLED
 from camp.discovery import simulated_novelty
-from camp.discovery.class_scatter import Scatter
-from camp.discovery.simulated_novelty import Candidates, Simulation, _Fold, choose, points, principal
+from camp.discovery.class_metric import fit_components
+from camp.discovery.class_scatter import WithinClassScatter
+from camp.discovery.simulated_novelty import (
+    Fold,
+    ParameterGrid,
+    SimulatedNovelty,
+    estimate_number,
+    select_parameters,
+)
 
 QUIET = Progress(quiet=True)
 
 
 def classes(known: int, novel: int, per_class: int, nuisance: float, seed: int = 0):
-    """Unit features of classes that differ in ten directions and vary in four others, which they share."""
+    """Unit features of classes whose means differ in ten directions, with variation in four others that all share."""
     draw = torch.Generator().manual_seed(seed)
     truth = torch.arange(known + novel).repeat_interleave(per_class)
     x = torch.zeros(len(truth), 40)
@@ -25,114 +32,111 @@ def classes(known: int, novel: int, per_class: int, nuisance: float, seed: int =
     return F.normalize(x, dim=1), labels, truth
 
 
-ONE = Candidates(shrinkages=(0.3,), directions=(16,), sharpnesses=(10.0,), holds=(0.9,))
-"""Nothing left to choose but the number."""
+SINGLE = ParameterGrid(shrinkage=(0.3,), n_components=(16,), inverse_temperature=(10.0,), size_prior=(0.9,))
+"""One value of each parameter."""
 
 
-def simulation(u, labels, candidates=None, seed=0):
+def simulation(u, labels, grid=None, seed=0):
     draw = torch.Generator().manual_seed(seed)
-    return Simulation(u, labels, Scatter.none(u.shape[1]), candidates or Candidates(), True, draw)
+    return SimulatedNovelty(u, labels, WithinClassScatter.empty(u.shape[1]), grid or ParameterGrid(), draw)
 
 
-def test_the_number_of_novel_classes_is_found_with_its_error():
+def test_the_number_of_novel_classes_has_a_standard_error():
     for novel, seed in ((2, 0), (5, 1)):
         u, labels, _ = classes(12, novel, 24, nuisance=1.0, seed=seed)
-        choice = choose(simulation(u, labels, ONE), None, 8, QUIET)
-        assert abs(choice.n_novel - novel) <= 1
-        assert choice.error is not None
-        assert choice.error < 1.5
-        assert choice.curve is not None
-        assert max(choice.curve, key=lambda point: point[1])[0] == 12 + choice.n_novel
+        estimate = estimate_number(simulation(u, labels, SINGLE), 8, QUIET)
+        assert abs(estimate.n_novel - novel) <= 1
+        assert estimate.standard_error is not None
+        assert estimate.standard_error < 1.5
+        assert max(estimate.curve, key=lambda point: point[1])[0] == 12 + estimate.n_novel
 
 
 @pytest.mark.parametrize(("novel", "seed"), [(0, 0), (1, 1), (2, 2), (3, 3), (2, 3), (3, 1)])
-def test_classes_that_lie_far_apart_are_counted_exactly(novel, seed):
-    # Too few clusters put two novel classes into one, which no hidden class need ever notice: in the last two cases one
-    # cluster fewer scores the same.
+def test_well_separated_classes_are_counted_exactly(novel, seed):
+    # In the last two cases one cluster fewer has the same score: two novel classes share one at no cost.
     draw = torch.Generator().manual_seed(seed)
     truth = torch.arange(6 + novel).repeat_interleave(20)
     x = 3 * torch.randn(6 + novel, 48, generator=draw)[truth] + torch.randn(len(truth), 48, generator=draw)
     labels = truth.where((truth < 6) & (torch.arange(len(truth)) % 2 == 0), UNLABELLED)
-    choice = choose(simulation(F.normalize(x, dim=1), labels, ONE), None, 10, QUIET)
-    assert choice.n_novel == novel
+    estimate = estimate_number(simulation(F.normalize(x, dim=1), labels, SINGLE), 10, QUIET)
+    assert estimate.n_novel == novel
 
 
-def test_of_many_pictures_some_are_looked_at(monkeypatch):
-    monkeypatch.setattr(simulated_novelty, "AT_MOST", 150)
+def test_a_sample_of_many_images_is_used(monkeypatch):
+    monkeypatch.setattr(simulated_novelty, "MAX_SAMPLES", 150)
     u, labels, _ = classes(8, 2, 40, nuisance=1.0)
-    some = simulation(u, labels, ONE)
-    assert some.u.shape == (150, 40)
-    assert some.labels.shape == (150,)
-    assert [len(fold.shown) for fold in some.folds] == [150] * 8
-    assert abs(choose(some, None, 6, QUIET).n_novel - 2) <= 1
+    sampled = simulation(u, labels, SINGLE)
+    assert sampled.features.shape == (150, 40)
+    assert sampled.labels.shape == (150,)
+    assert [len(fold.shown) for fold in sampled.folds] == [150] * 8
+    assert abs(estimate_number(sampled, 6, QUIET).n_novel - 2) <= 1
 
 
-def test_a_number_that_is_told_is_kept():
-    u, labels, _ = classes(8, 3, 16, nuisance=1.0)
-    choice = choose(simulation(u, labels), 5, 12, QUIET)
-    assert (choice.n_novel, choice.error, choice.curve) == (5, None, None)
-
-
-def test_the_metric_is_learned_where_it_is_needed():
-    candidates = Candidates(shrinkages=(1.0, 0.1), directions=(8,), sharpnesses=(10.0,), holds=(0.9,))
+def test_the_shrinkage_that_separates_classes_is_selected():
+    grid = ParameterGrid(
+        shrinkage=(1.0, 0.1), n_components=(8,), inverse_temperature=(10.0,), size_prior=(0.9,)
+    )
     u, labels, _ = classes(12, 3, 20, nuisance=3.0)
-    choice = choose(simulation(u, labels, candidates), 3, 3, QUIET)
-    assert choice.recipe.shrinkage == 0.1
+    selection = select_parameters(simulation(u, labels, grid), 3, QUIET)
+    assert selection.parameters.shrinkage == 0.1
     plain, learned = (
-        sum(simulation(u, labels, candidates).scores(recipe, 3))
-        for recipe in candidates.spaces(candidates.default())
+        sum(simulation(u, labels, grid).scores(parameters, 3)) for parameters in grid.metrics(grid.default())
     )
     assert learned > plain + 0.5
 
 
-def test_folds_hide_every_class_equally_often_and_few_of_the_others():
+def test_folds_hide_every_class_equally_often_and_few_images_of_the_others():
     u, labels, _ = classes(10, 2, 40, nuisance=1.0)
     folds = simulation(u, labels).folds
     assert len(folds) == 10  # two classes each, twice
-    assert torch.stack([fold.classes for fold in folds]).sum(dim=0).equal(2 * (labels != UNLABELLED).long())
+    assert (
+        torch.stack([fold.hidden_classes for fold in folds])
+        .sum(dim=0)
+        .equal(2 * (labels != UNLABELLED).long())
+    )
     for fold in folds:
-        assert not bool((fold.classes & fold.pictures).any())
-        hidden = fold.classes | fold.pictures
+        assert not bool((fold.hidden_classes & fold.hidden_images).any())
+        hidden = fold.hidden_classes | fold.hidden_images
         assert torch.equal(fold.shown, labels.masked_fill(hidden, UNLABELLED))
-        others = (labels != UNLABELLED) & ~fold.classes
-        assert 0 < int(fold.pictures.sum()) < 0.3 * int(others.sum())
-        assert fold.names.tolist() == sorted(set(labels[others].tolist()))
+        others = (labels != UNLABELLED) & ~fold.hidden_classes
+        assert 0 < int(fold.hidden_images.sum()) < 0.3 * int(others.sum())
+        assert fold.shown_classes.tolist() == sorted(set(labels[others].tolist()))
 
 
 def test_the_accuracy_of_a_fold_by_hand():
     labels = torch.tensor([4, 4, 4, 9, 9, 2, 2, UNLABELLED])
-    fold = _Fold(
-        classes=torch.tensor([1, 1, 1, 1, 1, 0, 0, 0]).bool(),
-        pictures=torch.tensor([0, 0, 0, 0, 0, 0, 1, 0]).bool(),
+    fold = Fold(
+        hidden_classes=torch.tensor([1, 1, 1, 1, 1, 0, 0, 0]).bool(),
+        hidden_images=torch.tensor([0, 0, 0, 0, 0, 0, 1, 0]).bool(),
         shown=torch.tensor([-1, -1, -1, -1, -1, 2, -1, -1]),
-        names=torch.tensor([2]),
-        scatter=Scatter.none(1),
+        shown_classes=torch.tensor([2]),
+        scatter=WithinClassScatter.empty(1),
     )
-    # Cluster 0 is class 2's; 4 is found in cluster 1 but for one picture, 9 only in part: the other went to class 2.
-    found = torch.tensor([1, 1, 2, 2, 0, 0, 0, 1])
-    assert fold.accuracy(found, labels) == (3 / 5 + 1.0) / 2
+    # Cluster 0 belongs to class 2, cluster 1 to two images of class 4, cluster 2 to one of class 9.
+    clusters = torch.tensor([1, 1, 2, 2, 0, 0, 0, 1])
+    assert fold.accuracy(clusters, labels) == (3 / 5 + 1.0) / 2
 
 
-def test_with_too_few_classes_the_defaults_stand():
+def test_with_too_few_classes_the_defaults_are_used():
     u, labels, _ = classes(3, 2, 10, nuisance=1.0)
-    choice = choose(simulation(u, labels), 2, 10, QUIET)
-    assert choice.recipe == Candidates().default()
-    assert choice.score is None
+    selection = select_parameters(simulation(u, labels), 2, QUIET)
+    assert selection.parameters == ParameterGrid().default()
+    assert selection.score is None
 
 
 def test_points_are_principal_components_at_unit_length():
     u, labels, _ = classes(6, 2, 20, nuisance=1.0)
     kept = labels != UNLABELLED
-    scatter = Scatter.none(40).with_classes(u[kept], labels[kept])
+    scatter = WithinClassScatter.empty(40).add(u[kept], labels[kept])
     y = (u @ scatter.whitening(0.4)).double()
     centred = y - y.mean(dim=0)
     _, _, axes = torch.linalg.svd(centred, full_matrices=False)
     expected = F.normalize(centred @ axes[:6].T, dim=1)
-    got = points(principal(u, scatter, 0.4, 8), 6, True).double()
+    got = fit_components(u, scatter, 8, 0.4).points(6, unit=True).double()
     torch.testing.assert_close(torch.cdist(got, got), torch.cdist(expected, expected), atol=0.02, rtol=0.0)
 
 
-def test_the_same_draw_gives_the_same_choice():
+def test_the_same_generator_gives_the_same_result():
     u, labels, _ = classes(8, 3, 16, nuisance=1.0)
-    one, two = (choose(simulation(u, labels, ONE, seed=4), None, 8, QUIET) for _ in range(2))
+    one, two = (estimate_number(simulation(u, labels, SINGLE, seed=4), 8, QUIET) for _ in range(2))
     assert one == two

@@ -13,7 +13,7 @@ def draw(*shape: int, seed: int = 0) -> torch.Tensor:
     return torch.randn(*shape, generator=torch.Generator().manual_seed(seed), dtype=torch.float64)
 
 
-SUPPORT, CATEGORIES = draw(7, 5), torch.tensor([0, 3, 1, 0, 0, 3, 1])  # nobody has category 2
+SUPPORT, CATEGORIES = draw(7, 5), torch.tensor([0, 3, 1, 0, 0, 3, 1])  # category 2 is empty
 
 
 def slow(x: list[float], tau: float) -> list[float]:
@@ -37,7 +37,7 @@ def test_probabilities_are_their_equation(tau: float) -> None:
         assert sum(found) == pytest.approx(1)
 
 
-def test_the_likeliest_is_predicted_among_those_allowed() -> None:
+def test_the_most_probable_of_the_allowed_categories_is_predicted() -> None:
     classifier, z = SoftNearestNeighbour(SUPPORT, CATEGORIES, 4), draw(40, 5, seed=2)
     allowed = [3, 2, 1]
     everywhere, some = classifier.predict(z), classifier.predict(z, torch.tensor(allowed))
@@ -48,13 +48,13 @@ def test_the_likeliest_is_predicted_among_those_allowed() -> None:
     assert len(set(everywhere.tolist())) > 1
 
 
-def test_a_category_without_pictures_is_chosen_only_when_there_is_no_other() -> None:
+def test_a_category_without_images_is_chosen_only_when_there_is_no_other() -> None:
     classifier, z = SoftNearestNeighbour(SUPPORT, CATEGORIES, 4), draw(20, 5, seed=2)
     assert (classifier.predict(z) != 2).all()
     assert (classifier.predict(z, torch.tensor([2])) == 2).all()
 
 
-def test_pieces_make_the_whole(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_chunks_change_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
     classifier, z = SoftNearestNeighbour(SUPPORT, CATEGORIES, 4), draw(50, 5, seed=2)
     whole = classifier.predict(z)
     monkeypatch.setattr(soft_nearest_neighbour, "_CHUNK", 7)
@@ -62,7 +62,7 @@ def test_pieces_make_the_whole(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_many_votes_win_over_a_slightly_nearer_one() -> None:
-    """What makes it differ from the nearest neighbour."""
+    """The difference from the nearest neighbour."""
     support = torch.tensor([[1.0, 0.0], [0.98, 0.199], [0.98, -0.199]])
     classifier = SoftNearestNeighbour(support, torch.tensor([0, 1, 1]), 2)
     assert classifier.predict(torch.tensor([[1.0, 0.0]])).tolist() == [1]

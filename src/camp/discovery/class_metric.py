@@ -1,143 +1,162 @@
-"""A metric in which new categories stand apart as the known ones do.
+"""A metric learned from labelled classes, in which unseen classes are as compact as the labelled ones.
 
-How pictures of one known class differ (pose, light, background) says how pictures of any class differ. With unit-length
-features u, and W the scatter of labelled features around the mean of their class:
+How images of one class differ (pose, light, background) tells how images of any class differ. With features u, whitening
+P of the pooled within-class scatter (`class_scatter`) and V the first d principal axes of the whitened features:
 
-    S = (1 - s) W + s tr(W) / D I           shrunk, since there are fewer labels than dimensions
-    y = S^{-1/2} u                          differences within a class count alike in all directions
-    p = the first d principal components of y, at unit length
+    y = u P                       variation within a class has the same size in all directions
+    p = (y - mean y) V            scaled to unit length, or to mean length 1
 
-Directions in which pictures of a class merely vary are shortened, and k-means no longer spends clusters on odd pictures.
-Without labels the second line is left out. Distances between points p are the metric.
+Euclidean distances between points p are the metric. Features of more than UNIT_LENGTH_FROM dimensions are compared by
+their direction alone and scaled to unit length; fewer dimensions keep their length, which carries information.
 """
 
 import math
 from dataclasses import dataclass
 from typing import Self
 
+import numpy as np
 import torch
 import torch.nn.functional as F
-from scipy.linalg import eigh
+from sklearn.decomposition import PCA
 from torch import Tensor
 
 from camp.core.types import UNLABELLED
+from camp.discovery.class_scatter import WithinClassScatter, class_means, class_sums
 
 SHRINKAGE = 0.6
-"""s. With less, pictures that shaped the metric lie much nearer to their centroids than others of their kind do. Once, in
-the first of the guide's months, 95 % of the former lay within 0.68 with s = 0.3 and of the latter within 0.91; with 0.6 it was
-0.90 and 0.99, and recognition no worse (a script that was not kept)."""
+"""Default shrinkage of the scatter. A small value overfits: images that the metric was fitted on lie much nearer to
+their centroid than other images of their class."""
+UNIT_LENGTH_FROM = 32
+MAX_SAMPLES = 20_000
+"""Number of images that a metric is fitted on; more do not change it."""
 _CHUNK = 8192
-AT_MOST = 20_000
-"""Pictures that a metric is learned from; more would not change it."""
 
 
 @dataclass(frozen=True)
-class Metric:
-    """Features z (n, D) -> points (n, d): unit((unit(z - origin)) P - offset), or without the unit length."""
+class ClassMetric:
+    """A fitted metric: features x (n, D) -> points scale(scale(x - origin) @ projection - offset) (n, d)."""
 
     origin: Tensor
-    """(D,)"""
+    """(D,) mean of the features."""
     projection: Tensor
-    """P (D, d)"""
+    """(D, d) whitening times principal axes, by decreasing variance."""
     offset: Tensor
-    """(d,)"""
+    """(d,) projection of the mean."""
     unit: bool
-    """Whether directions alone count. Features of few dimensions keep their length: it says something."""
+    """Whether vectors are scaled to unit length before and after the projection."""
 
-    def __call__(self, z: Tensor) -> Tensor:
-        """The points (n, d) of features z (n, D)."""
-        parts = [self._points(part.to(self.projection.dtype)) for part in z.split(_CHUNK)]
-        return torch.cat(parts) if parts else self.projection.new_empty(0, len(self.offset))
+    @classmethod
+    def fit(cls, features: Tensor, labels: Tensor, n_components: int, shrinkage: float = SHRINKAGE) -> Self:
+        """Fit the metric.
 
-    def _points(self, z: Tensor) -> Tensor:
-        points = self._length(z - self.origin) @ self.projection - self.offset
-        return self._length(points)
+        Args:
+            features: (n, D), labelled and unlabelled.
+            labels: (n,) class of each, or UNLABELLED; the scatter is that of the labelled ones.
+            n_components: Greatest number of principal components.
+            shrinkage: Weight of the identity in the shrunk scatter.
+        """
+        step = max(1, -(-len(features) // MAX_SAMPLES))
+        features, labels = features[::step], labels[::step]
+        origin, unit = features.mean(dim=0), compares_directions(features.shape[1])
+        u = F.normalize(features - origin, dim=1) if unit else features - origin
+        labelled = labels != UNLABELLED
+        scatter = WithinClassScatter.empty(u.shape[1]).add(u[labelled], labels[labelled])
+        components = fit_components(u, scatter, n_components, shrinkage, exact=True)
+        scale = 1.0 if unit else mean_length(components.scores)
+        return cls(origin, components.projection / scale, components.offset / scale, unit)
 
-    def _length(self, x: Tensor) -> Tensor:
-        return F.normalize(x, dim=1) if self.unit else x
+    def transform(self, features: Tensor, n_components: int | None = None) -> Tensor:
+        """Points (n, d) of features (n, D), of the first `n_components` components alone if given."""
+        projection, offset = self.projection[:, :n_components], self.offset[:n_components]
+        chunks = [
+            self._scale(self._scale(rows.to(projection.dtype) - self.origin) @ projection - offset)
+            for rows in features.split(_CHUNK)
+        ]
+        return torch.cat(chunks) if chunks else projection.new_empty(0, len(offset))
 
-    def left_out(self, points: Tensor, positions: Tensor, count: int) -> Tensor:
-        """(n,) distance of each point to the centroid of the others of its category; NaN where it is alone."""
-        sizes = torch.bincount(positions, minlength=count)
-        sums = _sums(points, positions, count).to(points.dtype)
-        parts = [torch.empty(0, dtype=torch.float64)]
-        for part, at in zip(points.split(_CHUNK), positions.split(_CHUNK)):
-            others = self._length((sums[at] - part) / (sizes[at, None] - 1).clamp_min(1))
-            parts.append(torch.where(sizes[at] > 1, (part - others).norm(dim=1).double(), math.nan))
-        return torch.cat(parts)
+    def centroids(self, points: Tensor, index: Tensor, n_classes: int) -> Tensor:
+        """Centroids (K, d) of points (n, d) of the classes `index` (n,): means, scaled like the points."""
+        return self._scale(class_means(points, index, n_classes)).to(points.dtype)
 
-    def means(self, points: Tensor, positions: Tensor, count: int) -> Tensor:
-        """Centroids (K, d) of `points` (n, d) in categories `positions` (n,): means, at unit length where points are."""
-        return self._length(means_of(points, positions, count)).to(points.dtype)
+    def leave_one_out_distances(self, points: Tensor, index: Tensor, n_classes: int) -> Tensor:
+        """Distance (n,) of each point to the centroid of the others of its class; NaN where there are no others."""
+        sizes = torch.bincount(index, minlength=n_classes)
+        sums = class_sums(points, index, n_classes).to(points.dtype)
+        chunks = [torch.empty(0, dtype=torch.float64)]
+        for rows, classes in zip(points.split(_CHUNK), index.split(_CHUNK)):
+            others = self._scale((sums[classes] - rows) / (sizes[classes, None] - 1).clamp_min(1))
+            distances = (rows - others).norm(dim=1).double()
+            chunks.append(torch.where(sizes[classes] > 1, distances, math.nan))
+        return torch.cat(chunks)
 
-    def tensors(self) -> dict[str, Tensor]:
-        """For a safetensors file."""
+    def state(self) -> dict[str, Tensor]:
+        """Tensors for a safetensors file."""
         unit = torch.tensor([self.unit], dtype=torch.uint8)
         return {"origin": self.origin, "projection": self.projection, "offset": self.offset, "unit": unit}
 
     @classmethod
-    def of(cls, tensors: dict[str, Tensor]) -> Self:
-        """Back from `tensors`."""
-        unit = bool(tensors["unit"].item())
-        return cls(tensors["origin"], tensors["projection"], tensors["offset"], unit)
+    def from_state(cls, state: dict[str, Tensor]) -> Self:
+        """The metric that `state` was taken of."""
+        return cls(state["origin"], state["projection"], state["offset"], bool(state["unit"].item()))
+
+    def _scale(self, x: Tensor) -> Tensor:
+        return F.normalize(x, dim=1) if self.unit else x
 
 
-def means_of(x: Tensor, positions: Tensor, count: int) -> Tensor:
-    """(K, D) float64 means of the rows of x (n, D) in each of `count` categories; `positions` (n,) are theirs."""
-    return _sums(x, positions, count) / torch.bincount(positions, minlength=count)[:, None]
+@dataclass(frozen=True)
+class Components:
+    """Principal components of whitened features."""
+
+    scores: Tensor
+    """(n, d) float32 coordinates of the features, centred."""
+    projection: Tensor
+    """(D, d): scores = features @ projection - offset, up to rounding."""
+    offset: Tensor
+    """(d,)"""
+
+    def points(self, n_components: int, unit: bool) -> Tensor:
+        """Points (n, d) of the first `n_components`, scaled to unit length or to mean length 1."""
+        p = self.scores[:, :n_components]
+        return F.normalize(p, dim=1) if unit else p / mean_length(p)
 
 
-def _sums(points: Tensor, positions: Tensor, count: int) -> Tensor:
-    """(K, d) float64 sums by category, a part at a time: all points in double precision at once are slow to make."""
-    sums = torch.zeros(count, points.shape[1], dtype=torch.float64)
-    for part, at in zip(points.split(_CHUNK), positions.split(_CHUNK)):
-        sums.index_add_(0, at, part.double())
-    return sums
+def fit_components(
+    features: Tensor,
+    scatter: WithinClassScatter,
+    n_components: int,
+    shrinkage: float,
+    *,
+    exact: bool = False,
+) -> Components:
+    """Whiten features and fit principal components.
 
-
-def fit_metric(features: Tensor, labels: Tensor, directions: int, shrinkage: float = SHRINKAGE) -> Metric:
-    """The metric of `features` (n, D) with `labels` (n,), UNLABELLED where there is none, in `directions` dimensions."""
-    step = max(1, -(-len(features) // AT_MOST))
-    features, labels = features[::step], labels[::step]
-    unit = features.shape[1] > 32
-    origin = features.mean(dim=0)
-    u = F.normalize(features - origin, dim=1) if unit else features - origin
-    whiten = _whitening(u, labels, shrinkage)
-    y = u @ whiten if whiten is not None else u
-    mean, axes = _principal(y, min(directions, *y.shape))
-    return Metric(origin, whiten @ axes if whiten is not None else axes, mean @ axes, unit)
-
-
-def _whitening(features: Tensor, labels: Tensor, shrinkage: float) -> Tensor | None:
-    """S^{-1/2} (D, D) for features u (n, D); None where no two pictures that differ share a label."""
-    labelled = labels != UNLABELLED
-    x, own = features[labelled], labels[labelled]
-    classes, own = own.unique(return_inverse=True)
-    free = len(x) - len(classes)
-    if free < 1:
-        return None
-    counts = torch.bincount(own, minlength=len(classes))[:, None]
-    means = torch.zeros(len(classes), x.shape[1], dtype=x.dtype).index_add_(0, own, x) / counts
-    residuals = x - means[own]
-    # S differs from a multiple of the identity only where the residuals reach, and so does its inverse root.
-    if len(residuals) > residuals.shape[1]:
-        values, vectors = torch.linalg.eigh(residuals.T @ residuals)
-        directions, scatter = vectors.T, values.clamp_min(0) / free
+    Args:
+        features: (n, D)
+        scatter: Within-class scatter of the features.
+        n_components: Greatest number of components.
+        shrinkage: Weight of the identity in the shrunk scatter.
+        exact: Whether to avoid the randomized solver. Leading components then do not depend on `n_components`.
+    """
+    whitening = scatter.whitening(shrinkage)
+    y = (features @ whitening).numpy()
+    count = min(n_components, *y.shape)
+    if exact:
+        solver = "full" if len(y) <= y.shape[1] else "covariance_eigh"
     else:
-        _, lengths, directions = torch.linalg.svd(residuals, full_matrices=False)
-        scatter = lengths.square() / free
-    floor = shrinkage * scatter.sum() / x.shape[1]
-    if float(floor) <= 0:
-        return None
-    shortened = 1 - (floor / ((1 - shrinkage) * scatter + floor)).sqrt()
-    identity = torch.eye(x.shape[1], dtype=x.dtype)
-    return (identity - (directions.T * shortened) @ directions) / floor.sqrt()
+        solver = "randomized" if count < min(y.shape) // 2 else "full"
+    pca = PCA(count, svd_solver=solver, iterated_power=4, random_state=0)
+    with np.errstate(all="ignore"):  # it divides by the total variance, 0 where all features are equal
+        scores = torch.from_numpy(pca.fit_transform(y)).float()
+    axes, mean = torch.from_numpy(pca.components_.T), torch.from_numpy(pca.mean_)
+    return Components(scores, whitening @ axes, mean @ axes)
 
 
-def _principal(y: Tensor, count: int) -> tuple[Tensor, Tensor]:
-    """Mean (D,) and the `count` principal directions (D, count) of y (n, D)."""
-    mean = y.mean(dim=0)
-    covariance = ((y - mean).T @ (y - mean)).double().numpy()
-    size = len(covariance)
-    _, vectors = eigh(covariance, subset_by_index=[size - count, size - 1])
-    return mean, torch.from_numpy(vectors[:, ::-1].copy()).to(y.dtype)
+def compares_directions(dim: int) -> bool:
+    """Whether features of `dim` dimensions are compared by direction alone."""
+    return dim > UNIT_LENGTH_FROM
+
+
+def mean_length(x: Tensor) -> Tensor:
+    """Mean norm of the rows of x (n, d), above 0."""
+    length: Tensor = x.norm(dim=1).mean()
+    return length.clamp_min(1e-12)

@@ -1,13 +1,12 @@
-"""The within-class scatter: how pictures of one class differ, pooled over all labelled classes so far.
+"""Pooled within-class scatter of labelled features, and the whitening that it defines.
 
-    T = sum_c sum_{i in c} (u_i - mu_c)(u_i - mu_c)^T        W = T / (pictures - classes)
+    T = sum_c sum_{i in c} (x_i - mu_c)(x_i - mu_c)^T        W = T / (n_images - n_classes)
 
-T is all that is kept of the pictures, D x D numbers however many there were. When the tip changes and psi(u) = A u + b
-predicts the new features up to an error e, the scatter follows as the centroids do:
+T is the only statistic that is kept, D x D numbers for any number of images. When the network changes and the affine
+map A x + b predicts the new features up to an error e, the scatter is carried into the new space like the centroids,
+and the covariance of the error, which spreads the images of a class as well, is added:
 
-    T <- A T A^T + (pictures - classes) Cov(e)
-
-since what psi can not predict spreads the pictures of a class as well.
+    T <- A T A^T + (n_images - n_classes) Cov(e)
 """
 
 from dataclasses import dataclass
@@ -16,49 +15,86 @@ from typing import Self
 import torch
 from torch import Tensor
 
-from camp.discovery.class_metric import means_of
+_CHUNK = 8192
 
 
 @dataclass(frozen=True)
-class Scatter:
-    """T and what it was made of."""
+class WithinClassScatter:
+    """Scatter of images around the mean of their class, summed over classes and tasks."""
 
     total: Tensor
     """T (D, D) float64."""
-    freedom: int
-    """Pictures less classes."""
+    degrees_of_freedom: int
+    """Number of images minus number of classes."""
 
     @classmethod
-    def none(cls, dim: int) -> Self:
-        """Of no pictures yet."""
+    def empty(cls, dim: int) -> Self:
+        """Scatter of no image."""
         return cls(torch.zeros(dim, dim, dtype=torch.float64), 0)
 
-    def with_classes(self, u: Tensor, labels: Tensor) -> "Scatter":
-        """The same and the pictures u (n, D) of classes `labels` (n,)."""
-        classes, own = labels.unique(return_inverse=True)
-        residuals = u - means_of(u, own, len(classes)).to(u.dtype)[own]
-        return Scatter(self.total + (residuals.T @ residuals).double(), self.freedom + len(u) - len(classes))
+    def add(self, features: Tensor, labels: Tensor) -> "WithinClassScatter":
+        """Scatter with more classes: `features` (n, D) of the classes `labels` (n,)."""
+        classes, index = labels.unique(return_inverse=True)
+        residuals = features - class_means(features, index, len(classes)).to(features.dtype)[index]
+        total = self.total + (residuals.T @ residuals).double()
+        return WithinClassScatter(total, self.degrees_of_freedom + len(features) - len(classes))
 
-    def carried(self, weight: Tensor, error: Tensor) -> "Scatter":
-        """In the space of psi(u) = `weight` u + b, which leaves differences of covariance `error` (D, D)."""
+    def carry(self, weight: Tensor, error: Tensor) -> "WithinClassScatter":
+        """Scatter in the space of an affine map.
+
+        Args:
+            weight: A (D, D) of the map.
+            error: Covariance (D, D) of what the map does not predict.
+        """
         weight, error = weight.double(), error.double()
-        return Scatter(weight @ self.total @ weight.T + self.freedom * error, self.freedom)
+        total = weight @ self.total @ weight.T + self.degrees_of_freedom * error
+        return WithinClassScatter(total, self.degrees_of_freedom)
 
     def whitening(self, shrinkage: float) -> Tensor:
-        """P (D, D) float32: distances of u P are Mahalanobis distances of S = (1 - s) W + s tr(W) / D I.
+        """Matrix P such that distances of x P are Mahalanobis distances of the shrunk scatter.
 
-        P = L^{-T} of the Cholesky factor S = L L^T, which is S^{-1/2} up to a rotation and much cheaper. The identity
-        where no two pictures that differ ever shared a label.
+            S = (1 - s) W + s tr(W) / D I = L L^T,      P = L^{-T}
 
-        >>> scatter = Scatter.none(2).with_classes(torch.tensor([[0.0, 0.0], [4.0, 0.0]]), torch.tensor([0, 0]))
-        >>> scatter.whitening(0.5).diagonal()  # variance 8 and 0, with half of their mean in its place: 6 and 2
+        The Cholesky factor gives S^{-1/2} up to a rotation at a fraction of the cost.
+
+        Args:
+            shrinkage: s in [0, 1], the weight of the multiple of the identity.
+
+        Returns:
+            P (D, D) float32; the identity if no class has two images that differ.
+
+        >>> scatter = WithinClassScatter.empty(2).add(torch.tensor([[0.0, 0.0], [4.0, 0.0]]), torch.tensor([0, 0]))
+        >>> scatter.whitening(0.5).diagonal()  # variances 8 and 0, shrunk halfway to their mean: 6 and 2
         tensor([0.4082, 0.7071])
         """
         identity = torch.eye(len(self.total))
-        if self.freedom < 1 or float(self.total.trace()) <= 0:
+        if self.degrees_of_freedom < 1 or float(self.total.trace()) <= 0:
             return identity
-        within = (self.total * (len(self.total) / self.total.trace())).float()  # of mean variance 1
-        # The least eigenvalue is s, so single precision will do.
+        within = (self.total * (len(self.total) / self.total.trace())).float()  # mean variance 1
+        # The smallest eigenvalue is at least s, so single precision suffices.
         factor = torch.linalg.cholesky((1 - shrinkage) * within + shrinkage * identity)
-        scale = (len(self.total) * self.freedom / self.total.trace()).sqrt().float()
-        return scale * torch.linalg.solve_triangular(factor, identity, upper=False).T
+        scale = (len(self.total) * self.degrees_of_freedom / self.total.trace()).sqrt().float()
+        inverse: Tensor = torch.linalg.solve_triangular(factor, identity, upper=False)
+        return scale * inverse.T
+
+
+def class_means(x: Tensor, index: Tensor, n_classes: int) -> Tensor:
+    """Mean of each class.
+
+    Args:
+        x: (n, D) features.
+        index: (n,) class of each row, 0 .. n_classes - 1; every class occurs.
+        n_classes: K.
+
+    Returns:
+        (K, D) float64.
+    """
+    return class_sums(x, index, n_classes) / torch.bincount(index, minlength=n_classes)[:, None]
+
+
+def class_sums(x: Tensor, index: Tensor, n_classes: int) -> Tensor:
+    """Sum of each class, (K, D) float64. In chunks, as a copy of all rows in double precision is slow to make."""
+    sums = torch.zeros(n_classes, x.shape[1], dtype=torch.float64)
+    for rows, classes in zip(x.split(_CHUNK), index.split(_CHUNK)):
+        sums.index_add_(0, classes, rows.double())
+    return sums

@@ -1,7 +1,8 @@
-"""Density of pictures in feature space, and the pictures that stand for a category (Zhao and Mac Aodha 2023).
+"""Density of images in feature space, and the representatives of a category (Zhao and Mac Aodha 2023).
 
-d_i = 1/k sum_{j in N_i} cos(z_i, z_j)      N_i: the k nearest neighbours of picture i by the cosine
-i is a density peak if d_i > d_j for all j in N_i
+    d_i = 1/k sum_{j in N_i} cos(z_i, z_j)      N_i: the k nearest neighbours of image i by cosine similarity
+
+Image i is a density peak if d_i > d_j for all j in N_i.
 """
 
 from dataclasses import dataclass
@@ -11,21 +12,21 @@ import torch.nn.functional as F
 from torch import Tensor
 
 _CHUNK = 1024
-"""Pictures whose similarities to all others are held at once."""
+"""Number of images whose similarities to all others are in memory at once."""
 
 
 @dataclass(frozen=True)
 class Density:
-    """Densities of n pictures."""
+    """Densities of n images."""
 
     values: Tensor
-    """(n,) d_i; 0 for a picture without neighbours."""
+    """(n,) d_i; 0 for an image without neighbours."""
     peaks: Tensor
-    """(n,) bool."""
+    """(n,) bool: whether the image is a density peak."""
 
 
 def density(features: Tensor, neighbours: int = 10) -> Density:
-    """Densities of `features` (n, D) over `neighbours` others each, or all others where there are fewer.
+    """Compute densities of `features` (n, D) over `neighbours` others each, or all others if there are fewer.
 
     >>> density(torch.tensor([[1.0, 0.0], [0.8, 0.6], [0.0, 1.0]]), 2).peaks.tolist()
     [False, True, False]
@@ -37,7 +38,7 @@ def density(features: Tensor, neighbours: int = 10) -> Density:
     nearest = []
     for rows in torch.arange(len(h)).split(_CHUNK):
         similarity = h[rows] @ h.T
-        similarity[torch.arange(len(rows)), rows] = -torch.inf  # nobody is their own neighbour
+        similarity[torch.arange(len(rows)), rows] = -torch.inf  # an image is not its own neighbour
         nearest.append(similarity.topk(k, dim=1))
     values = torch.cat([top.values for top in nearest]).mean(dim=1)
     around = torch.cat([top.indices for top in nearest])  # (n, k)
@@ -45,9 +46,15 @@ def density(features: Tensor, neighbours: int = 10) -> Density:
 
 
 def densest(found: Density, categories: Tensor, count: int) -> Tensor:
-    """(m,) rows of at most `count` pictures of each category: peaks before others, dense ones before sparse.
+    """Choose representatives of each category: density peaks first, then the images of the highest density.
 
-    `categories` (n,) numbers the pictures' categories, -1 for those that stand for none. Rows come by category.
+    Args:
+        found: Densities of n images.
+        categories: (n,) category of each image, or -1 for images that are not eligible.
+        count: Greatest number of images of a category.
+
+    Returns:
+        (m,) rows of the chosen images, by category.
 
     >>> found = Density(torch.tensor([0.9, 0.5, 0.7, 0.6]), torch.tensor([False, True, False, False]))
     >>> densest(found, torch.tensor([3, 3, 3, 1]), 2).tolist()

@@ -1,4 +1,4 @@
-"""One-to-one matching of least cost, and the accuracy of a clustering under the best matching."""
+"""One-to-one matching of minimum cost (Kuhn 1955), and clustering accuracy under the best matching."""
 
 import numpy as np
 from scipy.optimize import linear_sum_assignment
@@ -6,9 +6,10 @@ from torch import Tensor
 
 
 def match(cost: Tensor | np.ndarray) -> list[tuple[int, int]]:
-    """Pairs (row, column) of the cheapest one-to-one matching of a (rows, columns) cost matrix.
+    """Match rows and columns of a cost matrix one to one at minimum cost.
 
-    The smaller side is matched completely; rows come in ascending order.
+    Returns:
+        Pairs (row, column), by row. The smaller side is matched completely.
 
     >>> match(np.array([[1.0, 9.0, 2.0], [1.0, 8.0, 9.0]]))
     [(0, 2), (1, 0)]
@@ -19,7 +20,11 @@ def match(cost: Tensor | np.ndarray) -> list[tuple[int, int]]:
 
 
 def cluster_accuracy(predicted: Tensor, true: Tensor) -> float:
-    """Share of points (n,) that are right when each cluster may stand for one class, in the best way.
+    """Clustering accuracy: the share of points in the cluster matched to their class, under the best matching.
+
+    Args:
+        predicted: (n,) cluster of each point.
+        true: (n,) class of each point.
 
     >>> import torch
     >>> cluster_accuracy(torch.tensor([5, 5, 2, 2]), torch.tensor([0, 0, 1, 0]))
@@ -33,6 +38,6 @@ def cluster_accuracy(predicted: Tensor, true: Tensor) -> float:
         return 0.0
     _, clusters = np.unique(predicted.cpu().numpy(), return_inverse=True)
     _, classes = np.unique(true.cpu().numpy(), return_inverse=True)
-    together = np.zeros((clusters.max() + 1, classes.max() + 1), dtype=np.int64)
-    np.add.at(together, (clusters, classes), 1)
-    return sum(int(together[pair]) for pair in match(-together)) / len(true)
+    contingency = np.zeros((clusters.max() + 1, classes.max() + 1), dtype=np.int64)
+    np.add.at(contingency, (clusters, classes), 1)
+    return sum(int(contingency[pair]) for pair in match(-contingency)) / len(true)

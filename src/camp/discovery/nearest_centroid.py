@@ -1,4 +1,4 @@
-"""The nearest centroid classifier."""
+"""Nearest centroid classifier."""
 
 from dataclasses import dataclass
 from typing import Literal
@@ -12,22 +12,24 @@ _CHUNK = 8192
 
 @dataclass(frozen=True)
 class NearestCentroid:
-    """Categories by their centroids (K, D)."""
+    """Classify features by the nearest of K centroids."""
 
     centroids: Tensor
+    """(K, D)"""
     metric: Literal["l2", "cosine"] = "l2"
+    """Euclidean distance, or one minus the cosine."""
 
     def distances(self, z: Tensor) -> Tensor:
-        """(n, K) distances of features z (n, D): Euclidean, or one minus the cosine."""
+        """Distances (n, K) of features z (n, D)."""
         if self.metric == "cosine":
             return 1 - F.normalize(z, dim=1) @ F.normalize(self.centroids, dim=1).T
-        # Without the shortcut through |z|^2 - 2 z.c, which loses digits where two centroids are equally near.
+        # Not by |z|^2 - 2 z.c, which loses digits where two centroids are about equally near.
         return torch.cdist(z, self.centroids, compute_mode="donot_use_mm_for_euclid_dist")
 
     def predict(self, z: Tensor, allowed: Tensor | None = None) -> Tensor:
-        """(n,) position of the nearest centroid, of those in `allowed` alone if given."""
-        among = self if allowed is None else NearestCentroid(self.centroids[allowed], self.metric)
-        if not len(among.centroids):
+        """Row (n,) of the nearest centroid of features z (n, D), among the rows `allowed` if given."""
+        classifier = self if allowed is None else NearestCentroid(self.centroids[allowed], self.metric)
+        if not len(classifier.centroids):
             raise ValueError("there is no centroid to choose from")
-        nearest = torch.cat([among.distances(part).argmin(dim=1) for part in z.split(_CHUNK)])
+        nearest = torch.cat([classifier.distances(part).argmin(dim=1) for part in z.split(_CHUNK)])
         return nearest if allowed is None else allowed.to(nearest.device)[nearest]

@@ -1,10 +1,9 @@
-"""The nearest centroid with a probability, a runner-up, and the right to say that it is none of them.
+"""Open-set classification by the nearest centroid: probabilities, and rejection of unknown categories.
 
     p(k | z)  is proportional to  exp(-|z - p_k|^2 / T)
     unknown   where  |z - p_k| > r_k  for the nearest k
 
-T and the radii r_k are learned from pictures whose category is known, as if each had not been there when its centroid
-was made (see `calibration`).
+T and the radii r_k are fitted on held-out distances of images whose category is known; see `calibration`.
 """
 
 from dataclasses import dataclass
@@ -19,40 +18,43 @@ _CHUNK = 8192
 
 @dataclass(frozen=True)
 class Answers:
-    """What is said about n pictures; categories are positions of centroids."""
+    """Predictions for n images; a category is the row of its centroid."""
 
     nearest: Tensor
-    """(n,) the nearest category."""
+    """(n,) nearest category."""
     confidence: Tensor
     """(n,) its probability."""
     runner_up: Tensor
-    """(n,) the second nearest, or -1 where there is but one category."""
+    """(n,) second nearest category, or -1 if there is only one."""
     runner_up_confidence: Tensor
-    """(n,) its probability; 0 where there is none."""
+    """(n,) its probability, or 0."""
     distance: Tensor
-    """(n,) to the nearest centroid, in radii of its category: beyond 1 it is none of them."""
+    """(n,) distance to the nearest centroid divided by its radius; above 1 the image is unknown."""
 
     @property
     def unknown(self) -> Tensor:
-        """(n,) bool."""
+        """(n,) bool: whether the image belongs to none of the categories."""
         return self.distance > 1
 
 
 @dataclass(frozen=True)
 class OpenSet:
-    """K categories by centroids (K, D), radii (K,) and the temperature T."""
+    """Nearest centroid classifier that rejects images of unknown categories."""
 
     centroids: Tensor
+    """(K, D)"""
     radii: Tensor
+    """(K,)"""
     temperature: float
+    """T"""
 
     def log_probabilities(self, z: Tensor) -> Tensor:
-        """(n, K) of features z (n, D)."""
+        """Log-probabilities (n, K) of features z (n, D)."""
         distances = NearestCentroid(self.centroids).distances(z)
         return torch.log_softmax(-distances.square() / self.temperature, dim=1)
 
     def answer(self, z: Tensor) -> Answers:
-        """Category, confidence, runner-up and distance of features z (n, D)."""
+        """Predictions for features z (n, D)."""
         parts = [self._answer(part) for part in z.split(_CHUNK)]
         return Answers(*(torch.cat(column) for column in zip(*parts)))
 
@@ -66,5 +68,6 @@ class OpenSet:
         else:
             second = order[:, 1:]
             second_probability = probabilities.gather(1, second)
-        near = distances.gather(1, best)[:, 0] / self.radii[best[:, 0]]
-        return best[:, 0], probabilities.gather(1, best)[:, 0], second[:, 0], second_probability[:, 0], near
+        relative = distances.gather(1, best)[:, 0] / self.radii[best[:, 0]]
+        confidence = probabilities.gather(1, best)[:, 0]
+        return best[:, 0], confidence, second[:, 0], second_probability[:, 0], relative

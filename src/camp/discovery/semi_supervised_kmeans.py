@@ -1,21 +1,18 @@
-"""Semi-supervised k-means (Vaze et al. 2022), all of its restarts advanced together.
+"""Semi-supervised k-means (Vaze et al. 2022), with all restarts advanced in parallel.
 
-Labelled points are clamped to the cluster of their class; unlabelled points go to the nearest of all centres;
-a centre is the mean of its members. Known centres start at the means of the labelled points, novel ones are
-drawn from the unlabelled points by k-means++ given the known. The best of `n_init` runs by inertia is kept.
+Labelled points are assigned to the cluster of their class, unlabelled points to the nearest of all centres, and a
+centre is the mean of its members. Known centres start at the means of the labelled points; novel ones are drawn from
+the unlabelled points by k-means++ (Arthur and Vassilvitskii 2007). The run with the lowest inertia is kept.
 
-Why it is fast, and still the same algorithm:
+Why it is fast without changing the algorithm:
 
 - The distances of all points to the centres of all runs are one matrix product: argmin_j |x - c_j|^2 is
   argmin_j |c_j|^2 - 2 x.c_j.
-- Labelled points need no distances, and what they add to their centres is the same in every iteration.
-- The sums of the members follow the points that changed their cluster, which soon are few.
-- A run leaves the batch when it has converged.
+- Labelled points need no distances, and their contribution to the centres is computed once.
+- Sums of members are updated by the points that changed their cluster, which are soon few.
+- Converged runs are removed.
 
-Categories of earlier batches, of which no picture is left, take part as `Anchors`: a cluster that already has so
-many members with that mean.
-
-Merging runs that meet in the same partition was tried and gains nothing: they meet only at their end.
+Categories of earlier batches, whose images are gone, take part as `Anchors`: clusters that already have members.
 """
 
 import math
@@ -31,38 +28,35 @@ from camp.core.types import UNLABELLED
 SCORES_AT_ONCE = 2**22
 """Elements of the largest temporary of point-to-centre scores (16 MB in float32)."""
 STATE_AT_ONCE = 2**24
-"""Elements of the state kept for the runs that are advanced together (centres or assignments)."""
+"""Elements of the state of the runs that are advanced together (centres or assignments)."""
 
 
 @dataclass(frozen=True)
 class Anchors:
-    """Known classes that bring members of their own, which are not among the points."""
+    """Known classes with members that are not among the points."""
 
     labels: Tensor
-    """(m,) int64, each once; they may also occur among the labelled points."""
+    """(m,) int64, without duplicates; they may also occur among the labels of the points."""
     centroids: Tensor
-    """(m, D) means of the members."""
+    """(m, D) mean of the members."""
     weights: Tensor
-    """(m,) how many members, above 0."""
+    """(m,) number of members, above 0."""
 
 
 @dataclass(frozen=True)
 class KMeans:
-    """The best run."""
+    """Result of the run with the lowest inertia."""
 
     centroids: Tensor
-    """(k, D): the known classes in the order of `known_labels`, then the novel clusters."""
+    """(k, D) known classes in the order of `known_labels`, then novel clusters."""
     known_labels: tuple[int, ...]
-    """The labels that occur, those of anchors too, sorted."""
+    """Labels of points and anchors, sorted."""
     assignments: Tensor
-    """(n,) int64: the row of `centroids` each point belongs to; labelled points have their class's row."""
+    """(n,) int64 row of `centroids` of each point; for labelled points that of their class."""
     inertia: float
-    """Sum over all points, and the members of anchors, of the squared distance to their centroid (up to the spread of
-    the anchors' members, which is not known)."""
+    """Sum of squared distances of points and anchors' means to their centroid; each anchor counts once per member."""
     iterations: int
-    """Iterations of the best run."""
-    runs: int
-    """Runs it is the best of."""
+    """Number of iterations of the run."""
 
 
 def semi_supervised_kmeans(
@@ -77,13 +71,21 @@ def semi_supervised_kmeans(
     generator: torch.Generator,
     progress: Bar | None = None,
 ) -> KMeans:
-    """Cluster `features` (n, D) into the classes of `labels` (n,), -1 where unlabelled, and `n_novel` more.
+    """Cluster features into the classes of their labels and novel clusters.
 
-    The classes of `anchors` take part whether or not they are among the labels.
+    A novel cluster that has lost all points takes the point farthest from its centre; if every point lies on its
+    centre (fewer distinct points than clusters) the cluster stays empty where it was.
 
-    A run stops when (sum over centres of the length of their step)^2 < `tolerance`. A novel cluster that has
-    lost all its points takes the point farthest from its centre; where every point lies on its centre (fewer
-    distinct points than clusters) it stays where it was, empty. `progress` is advanced by `n_init` in all.
+    Args:
+        features: (n, D)
+        labels: (n,) int64 known class of each point, or UNLABELLED.
+        n_novel: Number of novel clusters.
+        anchors: Further known classes, or further members of the classes of `labels`.
+        n_init: Number of runs from different starts.
+        max_iterations: Greatest number of iterations of a run.
+        tolerance: A run stops when (sum over centres of the length of their step)^2 is smaller.
+        generator: Source of the starts.
+        progress: Advanced by `n_init` in total.
 
     >>> x = torch.tensor([[0.0], [1.0], [0.4], [9.0], [9.2]])
     >>> found = semi_supervised_kmeans(
@@ -95,7 +97,7 @@ def semi_supervised_kmeans(
     known_labels = _check(features, labels, n_novel, n_init, max_iterations, anchors)
     dtype = features.dtype if features.dtype in (torch.float32, torch.float64) else torch.float32
     device = features.device
-    # Moving the origin changes no distance, and keeps |c|^2 - 2 x.c from cancelling.
+    # Centring changes no distance and avoids cancellation in |c|^2 - 2 x.c.
     origin = features.double().mean(dim=0)
     x = (features.double() - origin).to(dtype)
     unlabelled = x[labels == UNLABELLED]
@@ -113,7 +115,7 @@ def semi_supervised_kmeans(
         clamped.sums.index_add_(0, anchored, places * weights[:, None])
         clamped.counts.index_add_(0, anchored, weights)
 
-    # Without novel clusters, or without points that could move, every run is the same one.
+    # Without novel clusters or unlabelled points all runs are the same.
     random_runs = n_init if n_novel and len(unlabelled) else 1
     draws = torch.rand(random_runs, n_novel, generator=generator, dtype=torch.float64).to(device)
     points = _Points(unlabelled, unlabelled.square().sum(dim=1))
@@ -146,7 +148,6 @@ def semi_supervised_kmeans(
         assignments=assignments,
         inertia=inertia + _inertia(features, assignments, centroids),
         iterations=best.iterations,
-        runs=n_init,
     )
 
 
@@ -162,7 +163,7 @@ class _Points:
 
 @dataclass(frozen=True)
 class _Clamped:
-    """What the labelled points give to every centre in every iteration of every run."""
+    """Contribution of labelled points and anchors to the centres, the same in every iteration and run."""
 
     sums: Tensor
     """(k, D), zero for novel clusters."""
@@ -172,7 +173,7 @@ class _Clamped:
 
 @dataclass(frozen=True)
 class _Run:
-    """A run that has left the batch."""
+    """A run that has converged."""
 
     score: float
     """Inertia up to a constant."""
@@ -186,7 +187,7 @@ class _Run:
 def _check(
     features: Tensor, labels: Tensor, n_novel: int, n_init: int, max_iterations: int, anchors: Anchors | None
 ) -> tuple[int, ...]:
-    """The labels that occur, sorted, those of anchors among them; refuses what cannot be clustered."""
+    """Check the input and return the labels of points and anchors, sorted."""
     if features.ndim != 2 or labels.shape != features.shape[:1]:
         raise CampError(
             f"Clustering needs features (n, D) and labels (n,), but was given {tuple(features.shape)} and "
@@ -203,7 +204,7 @@ def _check(
         if not bool(torch.isfinite(anchors.centroids).all()) or not bool((anchors.weights > 0).all()):
             raise CampError("Anchors need finite centroids and weights above 0.")
         if len(anchors.labels.unique()) != len(anchors.labels):
-            raise CampError("Anchors name a class twice; once is enough.")
+            raise CampError("Anchors name a class twice.")
     occurring = labels if anchors is None else torch.cat([labels, anchors.labels])
     known = tuple(int(label) for label in occurring.unique().tolist() if label != UNLABELLED)
     free = int((labels == UNLABELLED).sum())
@@ -218,7 +219,7 @@ def _check(
 
 
 def _seed(points: _Points, clamped: _Clamped, n_known: int, draws: Tensor) -> Tensor:
-    """First centres (R, k, D): class means, then k-means++ with the uniform numbers `draws` (R, n_novel)."""
+    """Initial centres (R, k, D): class means, then k-means++ with the uniform numbers `draws` (R, n_novel)."""
     runs, n_novel = draws.shape
     x, squares = points.x, points.squares
     known = clamped.sums[:n_known] / clamped.counts[:n_known, None]
@@ -233,7 +234,7 @@ def _seed(points: _Points, clamped: _Clamped, n_known: int, draws: Tensor) -> Te
         nearest = x.new_ones(runs, len(x))
     for j in range(n_novel):
         cumulative = nearest.double().cumsum(dim=1)
-        # All points lie on centres already: any of them will do.
+        # If all points lie on centres, choose uniformly.
         steps = torch.arange(1, len(x) + 1, device=x.device, dtype=torch.float64)
         cumulative = torch.where(cumulative[:, -1:] > 0, cumulative, steps)
         target = draws[:, j : j + 1] * cumulative[:, -1:]
@@ -245,7 +246,7 @@ def _seed(points: _Points, clamped: _Clamped, n_known: int, draws: Tensor) -> Te
 
 
 def _squared_distances(x: Tensor, squares: Tensor, centres: Tensor) -> Tensor:
-    """(u, m) squared distances from u points to m centres; what is below rounding error is zero."""
+    """Squared distances (u, m) from u points to m centres; values below rounding error are set to zero."""
     scale = squares[:, None] + centres.square().sum(dim=1)
     distances = torch.addmm(scale, x, centres.T, alpha=-2.0)
     return torch.where(distances > 32 * torch.finfo(x.dtype).eps * scale, distances, 0.0)
@@ -259,15 +260,15 @@ def _best_run(
     tolerance: float,
     progress: Bar | None,
 ) -> _Run:
-    """Lloyd's iterations from `centres` (R, k, D) until no run is left; the one with the lowest inertia."""
+    """Lloyd's iterations from `centres` (R, k, D) until all runs have converged; the run with the lowest inertia."""
     best: _Run | None = None
     assignments, sums = None, clamped.sums.double().repeat(len(centres), 1, 1)
     for iteration in range(1, max_iterations + 1):
         before = assignments
         assignments, nearest = _assign(points, centres)
         counts = _fill_empty(assignments, nearest, clamped.counts)[:, :, None]
-        _follow(points, sums, before, assignments)
-        # A centre without members stays.
+        _update_sums(points, sums, before, assignments)
+        # A centre without members does not move.
         moved = torch.where(counts > 0, (sums / counts.clamp(min=1)).to(centres.dtype), centres)
         done = (moved - centres).norm(dim=2).sum(dim=1).square() < tolerance
         if iteration == max_iterations:
@@ -291,7 +292,7 @@ def _best_run(
 
 
 def _assign(points: _Points, centres: Tensor) -> tuple[Tensor, Tensor]:
-    """The nearest centre of each point in each run, (R, u) int64, and the squared distance to it, (R, u)."""
+    """Nearest centre of each point in each run, (R, u) int64, and its squared distance (R, u)."""
     runs, k, dim = centres.shape
     assignments = torch.empty(runs, len(points.x), dtype=torch.int64, device=centres.device)
     nearest = torch.empty(runs, len(points.x), dtype=centres.dtype, device=centres.device)
@@ -308,12 +309,12 @@ def _assign(points: _Points, centres: Tensor) -> tuple[Tensor, Tensor]:
 
 
 def _fill_empty(assignments: Tensor, nearest: Tensor, clamped_counts: Tensor) -> Tensor:
-    """Give each empty cluster the point farthest from its centre, in place; returns the counts (R, k)."""
+    """Assign to each empty cluster the point farthest from its centre, in place; return the sizes (R, k)."""
     ones = torch.ones((), dtype=clamped_counts.dtype, device=assignments.device).expand_as(assignments)
     counts = clamped_counts.repeat(len(assignments), 1).scatter_add_(1, assignments, ones)
     resolution = 32 * torch.finfo(nearest.dtype).eps * float(nearest.max()) if nearest.numel() else 0.0
     for run, cluster in (counts == 0).nonzero().tolist():
-        # A cluster's last point stays, or filling one cluster would empty another.
+        # The last point of a cluster stays, or filling one cluster would empty another.
         spare = counts[run, assignments[run]] > 1
         distances = torch.where(spare, nearest[run], 0.0)
         point = int(distances.argmax())
@@ -326,10 +327,10 @@ def _fill_empty(assignments: Tensor, nearest: Tensor, clamped_counts: Tensor) ->
     return counts
 
 
-def _follow(points: _Points, sums: Tensor, before: Tensor | None, after: Tensor) -> None:
-    """Move points from their clusters `before` (R, u) to those `after` in `sums` (R, k, D), in place.
+def _update_sums(points: _Points, sums: Tensor, before: Tensor | None, after: Tensor) -> None:
+    """Update `sums` (R, k, D) in place for points that moved from clusters `before` (R, u) to clusters `after`.
 
-    The sums are float64, so that what was added goes away again when it is subtracted.
+    The sums are float64, so that repeated addition and subtraction do not accumulate rounding errors.
     """
     if before is None:
         for run in range(len(after)):
@@ -345,7 +346,7 @@ def _follow(points: _Points, sums: Tensor, before: Tensor | None, after: Tensor)
 
 
 def _means(features: Tensor, assignments: Tensor, fallback: Tensor) -> Tensor:
-    """(k, D) float64 means of the members; the row of `fallback` where there are none."""
+    """Means (k, D) float64 of the members; the row of `fallback` for an empty cluster."""
     k, dim = fallback.shape
     counts = torch.bincount(assignments, minlength=k)[:, None]
     sums = torch.zeros(k, dim, dtype=torch.float64, device=features.device)
@@ -354,7 +355,7 @@ def _means(features: Tensor, assignments: Tensor, fallback: Tensor) -> Tensor:
 
 
 def _inertia(features: Tensor, assignments: Tensor, centroids: Tensor) -> float:
-    """The sum of squared distances, from differences in float64."""
+    """Sum of squared distances, computed from differences in float64."""
     return sum(
         float((rows.double() - centroids[own]).square().sum())
         for rows, own in zip(features.split(8192), assignments.split(8192))

@@ -1,261 +1,239 @@
-"""Choosing how to discover by discovering what is known: some labelled classes are treated as novel for a moment.
+"""Select how novel categories are discovered by cross-validation that hides the labels of some known classes.
 
-A fold hides all labels of some classes, and a few labels of every other one, so few that the task stays much as it is.
-The truly novel pictures take part, unlabelled as ever. How well a recipe does is the mean of two accuracies: of the hidden
-classes, whose pictures must lie in novel clusters, one cluster a class (best one-to-one matching); and of the hidden
-pictures of the other classes, which must be with their own. Whatever does best on average over the folds is used. No label
-of a novel class is ever looked at. Chosen so, one after the other:
+A fold hides all labels of some classes, and a few labels of every other class, so few that the task hardly changes.
+Truly novel images take part without labels. The score of a setting is the mean of two accuracies: of the images of
+hidden classes, which must lie in novel clusters, one cluster per class (best one-to-one matching); and of the hidden
+images of the other classes, which must lie in the cluster of their class. The setting with the best mean score over
+the folds is selected. Labels of novel classes are never used. Selected one after the other:
 
-1. the number of novel clusters, where it is not told. Each fold has its own best number as well, and the standard error of
-   their mean says how far the number can be trusted;
-2. the shrinkage of the scatter and the number of directions, together;
-3. how sharp assignments are and how strictly sizes are held, together.
+1. the number of novel clusters, where it is not given. Each fold has its own best number, which gives a standard error;
+2. the shrinkage of the within-class scatter together with the number of principal components;
+3. the inverse temperature of assignments together with the strictness of the size constraint.
 
-Of ties the first candidate wins, and of equal numbers the greatest. With fewer than LEAST known classes nothing can be hidden, and the defaults stand.
+The first of equally good settings is taken, and the greatest of equally good numbers. With fewer than MIN_CLASSES known
+classes no class can be hidden, and the defaults are used.
 """
 
 import itertools
 import math
-from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, replace
-from operator import itemgetter
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field, replace
 
 import torch
-import torch.nn.functional as F
-from sklearn.decomposition import PCA
 from torch import Tensor
 
 from camp.core.progress import Bar, Progress
 from camp.core.types import UNLABELLED
-from camp.discovery.class_scatter import Scatter
+from camp.discovery.base import NumberEstimate
+from camp.discovery.category_search import argmax, coarse_to_fine, curve, random_groups
+from camp.discovery.class_metric import Components, compares_directions, fit_components
+from camp.discovery.class_scatter import WithinClassScatter
 from camp.discovery.hungarian import cluster_accuracy
 from camp.discovery.semi_supervised_kmeans import KMeans, semi_supervised_kmeans
-from camp.discovery.size_constraints import Balance, balanced
+from camp.discovery.size_constraints import SizeConstraint, constrain_sizes
 
-FOLDS = 8
-"""At least; every class is hidden in equally many of them, and in each of the others so is one in FOLDS of its pictures."""
-LEAST = 4
-"""Known classes, so that a fold that hides two still shows two."""
-AT_MOST = 6000
-"""Pictures that are looked at: of more, as many are drawn."""
-COARSE = 8
+MIN_FOLDS = 8
+"""Every class is hidden in equally many folds, and one in MIN_FOLDS of its images in each of the others."""
+MIN_CLASSES = 4
+"""Number of known classes from which on a fold can hide two and keep two."""
+MAX_SAMPLES = 6000
+"""Number of images; of more, a random sample is used."""
+N_STEPS = 8
 """Steps of the first grid of numbers of clusters."""
-_RUNS = 10
-"""Of k-means in a trial."""
+_N_INIT = 10
+"""Runs of k-means per fold and setting."""
 
 
 @dataclass(frozen=True)
-class Recipe:
-    """How the novel categories of a task are found."""
+class DiscoveryParameters:
+    """Hyperparameters of the discovery of novel categories."""
 
     shrinkage: float
-    """s of the scatter."""
-    directions: int
-    """d, principal directions that are kept."""
-    balance: Balance
+    """Weight of the identity in the within-class scatter."""
+    n_components: int
+    """Number of principal components that are clustered."""
+    size_constraint: SizeConstraint
 
 
 @dataclass(frozen=True)
-class Candidates:
-    """What a recipe is chosen from; the first of each is the default."""
+class ParameterGrid:
+    """Values that parameters are selected from; the first of each is the default."""
 
-    shrinkages: tuple[float, ...] = (0.5, 0.3, 0.7)
-    directions: tuple[int, ...] = (48, 32, 64)
-    sharpnesses: tuple[float, ...] = (10.0, 20.0)
-    holds: tuple[float, ...] = (0.9, 1.0, 0.5, 0.0)
+    shrinkage: tuple[float, ...] = (0.5, 0.3, 0.7)
+    n_components: tuple[int, ...] = (48, 32, 64)
+    inverse_temperature: tuple[float, ...] = (10.0, 20.0)
+    size_prior: tuple[float, ...] = (0.9, 1.0, 0.5, 0.0)
 
-    def default(self) -> Recipe:
-        """Where nothing can be tried."""
-        return Recipe(self.shrinkages[0], self.directions[0], Balance(self.sharpnesses[0], self.holds[0]))
+    def default(self) -> DiscoveryParameters:
+        """Parameters where nothing can be cross-validated."""
+        constraint = SizeConstraint(self.inverse_temperature[0], self.size_prior[0])
+        return DiscoveryParameters(self.shrinkage[0], self.n_components[0], constraint)
 
-    def spaces(self, recipe: Recipe) -> list[Recipe]:
-        """`recipe` in every space."""
-        pairs = itertools.product(self.shrinkages, self.directions)
-        return [replace(recipe, shrinkage=s, directions=d) for s, d in pairs]
+    def metrics(self, parameters: DiscoveryParameters) -> list[DiscoveryParameters]:
+        """`parameters` with every shrinkage and number of components."""
+        pairs = itertools.product(self.shrinkage, self.n_components)
+        return [replace(parameters, shrinkage=s, n_components=d) for s, d in pairs]
 
-    def balances(self, recipe: Recipe) -> list[Recipe]:
-        """`recipe` with every balance."""
-        pairs = itertools.product(self.sharpnesses, self.holds)
-        return [replace(recipe, balance=Balance(x, h)) for x, h in pairs]
+    def size_constraints(self, parameters: DiscoveryParameters) -> list[DiscoveryParameters]:
+        """`parameters` with every size constraint."""
+        pairs = itertools.product(self.inverse_temperature, self.size_prior)
+        return [replace(parameters, size_constraint=SizeConstraint(x, h)) for x, h in pairs]
 
 
 @dataclass(frozen=True)
-class Choice:
-    """What the simulation says about a task."""
+class Selection:
+    """Selected parameters."""
 
-    recipe: Recipe
-    n_novel: int
-    error: float | None
-    """Standard error of `n_novel`; None where it was told."""
-    curve: tuple[tuple[int, float], ...] | None
-    """(k, accuracy on hidden pictures) of every number tried, by k."""
+    parameters: DiscoveryParameters
     score: float | None
-    """Accuracy of the recipe on hidden pictures; None where nothing could be hidden."""
-
-
-def principal(u: Tensor, scatter: Scatter, shrinkage: float, most: int) -> Tensor:
-    """(n, d) the first `most` principal components of the whitened u (n, D)."""
-    y = (u @ scatter.whitening(shrinkage)).numpy()
-    count = min(most, *y.shape)
-    solver = "randomized" if count < min(y.shape) // 2 else "full"
-    components = PCA(count, svd_solver=solver, iterated_power=4, random_state=0).fit_transform(y)
-    return torch.from_numpy(components).float()
-
-
-def points(components: Tensor, directions: int, directional: bool) -> Tensor:
-    """p (n, d): the first `directions` components at unit length, or of mean length 1 where length says something."""
-    p = components[:, :directions]
-    return F.normalize(p, dim=1) if directional else p / p.norm(dim=1).mean().clamp_min(1e-12)
+    """Mean accuracy on hidden images; None where no class could be hidden."""
 
 
 @dataclass(frozen=True)
-class _Fold:
-    """One simulation: what is hidden, and what the shown labels make of the features."""
+class Fold:
+    """Labels that one fold hides, and the scatter of those that it shows."""
 
-    classes: Tensor
-    """(n,) bool: the labelled pictures of hidden classes."""
-    pictures: Tensor
-    """(n,) bool: the hidden pictures of other classes."""
+    hidden_classes: Tensor
+    """(n,) bool: labelled images of hidden classes."""
+    hidden_images: Tensor
+    """(n,) bool: hidden images of other classes."""
     shown: Tensor
     """(n,) labels without the hidden ones."""
-    names: Tensor
+    shown_classes: Tensor
     """(c,) classes that still have labels, sorted."""
-    scatter: Scatter
+    scatter: WithinClassScatter
+    components: dict[float, Components] = field(default_factory=dict)
+    """Whitened components by shrinkage, computed when they are needed."""
+    starts: dict[tuple[float, int, int], KMeans] = field(default_factory=dict)
+    """k-means by shrinkage, number of components and number of clusters."""
 
-    def accuracy(self, found: Tensor, labels: Tensor) -> float:
-        """Of clusters `found` (n,), numbered as k-means does, where `labels` (n,) are all there are."""
-        novel = self.classes & (found >= len(self.names))
-        again = cluster_accuracy(found[novel], labels[novel]) * int(novel.sum()) / int(self.classes.sum())
-        if not bool(self.pictures.any()):
-            return again
-        own = torch.searchsorted(self.names, labels[self.pictures])
-        return (again + float((found[self.pictures] == own).float().mean())) / 2
+    def accuracy(self, clusters: Tensor, labels: Tensor) -> float:
+        """Accuracy of `clusters` (n,), numbered as k-means does; `labels` (n,) are all labels."""
+        novel = self.hidden_classes & (clusters >= len(self.shown_classes))
+        n_right = cluster_accuracy(clusters[novel], labels[novel]) * int(novel.sum())
+        rediscovered = n_right / int(self.hidden_classes.sum())
+        if not bool(self.hidden_images.any()):
+            return rediscovered
+        expected = torch.searchsorted(self.shown_classes, labels[self.hidden_images])
+        recognised = float((clusters[self.hidden_images] == expected).float().mean())
+        return (rediscovered + recognised) / 2
 
 
-class Simulation:
-    """The folds of a task, on which recipes and numbers of clusters are tried."""
+class SimulatedNovelty:
+    """The folds of a batch, on which parameters and numbers of clusters are evaluated.
+
+    Args:
+        features: (n, D), scaled to unit length where directions alone are compared.
+        labels: (n,) known class of each image, or UNLABELLED.
+        scatter: Within-class scatter of earlier batches.
+        grid: Values to select from.
+        generator: Source of folds, of the sample of images and of the starts of k-means.
+    """
 
     def __init__(
         self,
-        u: Tensor,
+        features: Tensor,
         labels: Tensor,
-        scatter: Scatter,
-        candidates: Candidates,
-        directional: bool,
-        draw: torch.Generator,
+        scatter: WithinClassScatter,
+        grid: ParameterGrid,
+        generator: torch.Generator,
     ) -> None:
-        """Features u (n, D) with `labels` (n,); `scatter` is that of earlier tasks."""
-        if len(u) > AT_MOST:
-            some = torch.randperm(len(u), generator=draw)[:AT_MOST].sort().values
-            u, labels = u[some], labels[some]
-        self.u, self.labels, self.directional, self.draw = u, labels, directional, draw
-        self.candidates = candidates
-        self.known = len(labels[labels != UNLABELLED].unique())
-        self.folds = list(self._folds(scatter)) if self.known >= LEAST else []
-        self._components: dict[tuple[int, float], Tensor] = {}
-        self._starts: dict[tuple[int, float, int, int], KMeans] = {}
+        if len(features) > MAX_SAMPLES:
+            sample = torch.randperm(len(features), generator=generator)[:MAX_SAMPLES].sort().values
+            features, labels = features[sample], labels[sample]
+        self.features, self.labels, self.grid, self.generator = features, labels, grid, generator
+        self.n_known = len(labels[labels != UNLABELLED].unique())
+        self.folds = list(self._make_folds(scatter)) if self.n_known >= MIN_CLASSES else []
 
-    def _folds(self, scatter: Scatter) -> Iterator[_Fold]:
-        labels = self.labels
-        groups = self._groups(labels[labels != UNLABELLED].unique())
-        turn = torch.randint(FOLDS, (len(labels),), generator=self.draw)
-        for at, group in enumerate(groups):
+    def _make_folds(self, scatter: WithinClassScatter) -> Iterator[Fold]:
+        labels, labelled = self.labels, self.labels != UNLABELLED
+        # Two classes at least: one alone could share its cluster with a novel class without loss of accuracy.
+        n_groups = min(MIN_FOLDS, self.n_known // 2)
+        groups = random_groups(labels[labelled].unique(), n_groups, self.generator, -(-MIN_FOLDS // n_groups))
+        turn = torch.randint(MIN_FOLDS, (len(labels),), generator=self.generator)
+        for index, group in enumerate(groups):
             classes = torch.isin(labels, group)
-            pictures = (labels != UNLABELLED) & (turn == at % FOLDS) & ~classes
-            shown = labels.masked_fill(classes | pictures, UNLABELLED)
+            images = labelled & (turn == index % MIN_FOLDS) & ~classes
+            shown = labels.masked_fill(classes | images, UNLABELLED)
             kept = shown != UNLABELLED
-            names = shown[kept].unique()
-            pictures &= torch.isin(labels, names)  # a class that showed one picture alone is not counted
-            yield _Fold(classes, pictures, shown, names, scatter.with_classes(self.u[kept], shown[kept]))
+            shown_classes = shown[kept].unique()
+            images &= torch.isin(labels, shown_classes)  # not those of a class without any label left
+            yield Fold(classes, images, shown, shown_classes, scatter.add(self.features[kept], shown[kept]))
 
-    def _groups(self, known: Tensor) -> list[Tensor]:
-        """What each fold hides of the `known` classes.
+    def scores(self, parameters: DiscoveryParameters, n_novel: int) -> list[float]:
+        """Accuracy of each fold with `n_novel` clusters beside those of all known classes."""
+        return [self._score(fold, parameters, n_novel) for fold in self.folds]
 
-        Two classes at least: of one alone nobody could tell that it shares its cluster with a novel one. Few classes are cut
-        into groups several times.
-        """
-        count = min(FOLDS, self.known // 2)
-        orders = [torch.randperm(self.known, generator=self.draw) for _ in range(-(-FOLDS // count))]
-        return [group for order in orders for group in known[order].tensor_split(count)]
-
-    def scores(self, recipe: Recipe, n_novel: int) -> list[float]:
-        """How well each fold is found again with `n_novel` clusters beside those of all known classes."""
-        return [self._score(at, fold, recipe, n_novel) for at, fold in enumerate(self.folds)]
-
-    def _score(self, at: int, fold: _Fold, recipe: Recipe, n_novel: int) -> float:
-        space = (at, recipe.shrinkage)
-        if space not in self._components:
-            self._components[space] = principal(
-                self.u, fold.scatter, recipe.shrinkage, max(self.candidates.directions)
+    def _score(self, fold: Fold, parameters: DiscoveryParameters, n_novel: int) -> float:
+        shrinkage, n_components = parameters.shrinkage, parameters.n_components
+        if shrinkage not in fold.components:
+            most = max(self.grid.n_components)
+            fold.components[shrinkage] = fit_components(self.features, fold.scatter, most, shrinkage)
+        unit = compares_directions(self.features.shape[1])
+        points = fold.components[shrinkage].points(n_components, unit)
+        n_unlabelled = int((fold.shown == UNLABELLED).sum())
+        n_clusters = min(self.n_known - len(fold.shown_classes) + n_novel, n_unlabelled)
+        if (key := (shrinkage, n_components, n_clusters)) not in fold.starts:
+            fold.starts[key] = semi_supervised_kmeans(
+                points, fold.shown, n_clusters, n_init=_N_INIT, generator=self.generator
             )
-        p = points(self._components[space], recipe.directions, self.directional)
-        clusters = min(self.known - len(fold.names) + n_novel, int((fold.shown == UNLABELLED).sum()))
-        if (key := (*space, recipe.directions, clusters)) not in self._starts:
-            self._starts[key] = semi_supervised_kmeans(
-                p, fold.shown, clusters, n_init=_RUNS, generator=self.draw
-            )
-        return fold.accuracy(balanced(p, fold.shown, self._starts[key], recipe.balance), self.labels)
+        clusters = constrain_sizes(points, fold.shown, fold.starts[key], parameters.size_constraint)
+        return fold.accuracy(clusters, self.labels)
 
 
-def choose(simulation: Simulation, told: int | None, most: int, progress: Progress) -> Choice:
-    """The recipe for a task, and its number of novel clusters, at most `most`, unless it is `told`."""
-    candidates = simulation.candidates
-    recipe, error, curve = candidates.default(), None, None
-    if not simulation.folds:
-        return Choice(recipe, told if told is not None else 0, None, None, None)
-    if told is None:
-        n_novel, error, curve = _number(simulation, recipe, most, progress)
-    else:
-        n_novel = told
-    spaces = candidates.spaces(recipe)
-    with progress.track("Simulated novelty", len(spaces) + len(candidates.balances(recipe))) as bar:
-        recipe, _ = _best(simulation, spaces, n_novel, bar)
-        recipe, score = _best(simulation, candidates.balances(recipe), n_novel, bar)
-    return Choice(recipe, n_novel, error, curve, score)
+def estimate_number(simulation: SimulatedNovelty, max_novel: int, progress: Progress) -> NumberEstimate:
+    """Estimate the number of novel categories with the default parameters.
 
+    The greatest of equally good numbers is taken: too many clusters always cost accuracy, but too few may not, as a
+    hidden class that shares its cluster with a novel one still counts as found. The standard error is that of the
+    mean of the best numbers of the folds.
 
-def _best(simulation: Simulation, recipes: Sequence[Recipe], n_novel: int, bar: Bar) -> tuple[Recipe, float]:
-    """The recipe with the highest mean score, and that score."""
-    scores = []
-    for recipe in recipes:
-        scores.append(_mean(simulation.scores(recipe, n_novel)))
-        bar.advance()
-    at = max(range(len(recipes)), key=lambda i: (scores[i], -i))
-    return recipes[at], scores[at]
-
-
-def _number(
-    simulation: Simulation, recipe: Recipe, most: int, progress: Progress
-) -> tuple[int, float, tuple[tuple[int, float], ...]]:
-    """The number of novel clusters, its standard error and the curve, from coarse to fine."""
-    scores: dict[int, list[float]] = {}
-    step = -(-most // COARSE) or 1
-    grid = [*range(0, most, step), most]
-    with progress.track("Number of categories", len(grid)) as bar:
-        while True:
-            for n_novel in grid:
-                scores[n_novel] = simulation.scores(recipe, n_novel)
-                bar.advance()
-                bar.say(f"{simulation.known + n_novel} categories score {_mean(scores[n_novel]):.3f}")
-            best = _peak(scores, _mean)
-            if step == 1:
-                break
-            step = -(-step // 2)
-            grid = [n for n in (best - step, best + step) if 0 <= n <= most and n not in scores]
-            bar.total += len(grid)
-    own = torch.tensor([_peak(scores, itemgetter(at)) for at in range(len(simulation.folds))])
-    error = float(own.double().std()) / math.sqrt(len(own))
-    curve = tuple((simulation.known + n, _mean(scores[n])) for n in sorted(scores))
-    return best, error, curve
-
-
-def _peak(scores: dict[int, list[float]], worth: Callable[[list[float]], float]) -> int:
-    """The number of the highest score, the greatest of equal ones.
-
-    Too many clusters always cost something. Too few may cost nothing: a hidden class that shares its cluster with one that is
-    truly novel is still found.
+    Args:
+        simulation: The folds, at least one.
+        max_novel: Greatest number considered.
+        progress: Receives a bar.
     """
-    return max(sorted(scores, reverse=True), key=lambda n: worth(scores[n]))
+    parameters = simulation.grid.default()
+    by_fold: dict[int, list[float]] = {}
+
+    def evaluate(number: int) -> float:
+        by_fold[number] = simulation.scores(parameters, number)
+        return _mean(by_fold[number])
+
+    best, scores = coarse_to_fine(
+        evaluate, max_novel, N_STEPS, prefer="greatest", n_known=simulation.n_known, progress=progress
+    )
+    of_folds = [
+        argmax({number: values[fold] for number, values in by_fold.items()}, "greatest")
+        for fold in range(len(simulation.folds))
+    ]
+    error = float(torch.tensor(of_folds).double().std()) / math.sqrt(len(of_folds))
+    return NumberEstimate(best, curve(scores, simulation.n_known), error)
+
+
+def select_parameters(simulation: SimulatedNovelty, n_novel: int, progress: Progress) -> Selection:
+    """Select the parameters of a batch with `n_novel` novel categories; the defaults if no class can be hidden."""
+    grid = simulation.grid
+    parameters = grid.default()
+    if not simulation.folds:
+        return Selection(parameters, None)
+    metrics = grid.metrics(parameters)
+    with progress.track("Simulated novelty", len(metrics) + len(grid.size_constraints(parameters))) as bar:
+        parameters, _ = _best(simulation, metrics, n_novel, bar)
+        parameters, score = _best(simulation, grid.size_constraints(parameters), n_novel, bar)
+    return Selection(parameters, score)
+
+
+def _best(
+    simulation: SimulatedNovelty, candidates: Sequence[DiscoveryParameters], n_novel: int, bar: Bar
+) -> tuple[DiscoveryParameters, float]:
+    """The first of the candidates with the highest mean score, and that score."""
+    scores = []
+    for parameters in candidates:
+        scores.append(_mean(simulation.scores(parameters, n_novel)))
+        bar.advance()
+    best = scores.index(max(scores))
+    return candidates[best], scores[best]
 
 
 def _mean(values: Sequence[float]) -> float:

@@ -1,4 +1,4 @@
-"""The soft nearest neighbour classifier."""
+"""Soft nearest neighbour classifier."""
 
 from dataclasses import dataclass
 
@@ -11,27 +11,31 @@ _CHUNK = 8192
 
 @dataclass(frozen=True)
 class SoftNearestNeighbour:
-    """p(x) = sum_j softmax_j( h(x).h_j / tau ) y_j over pictures j with a category; all h have unit length."""
+    """Classify by a softmax over similarities to images j whose category y_j is known.
+
+    p(x) = sum_j softmax_j( h(x).h_j / tau ) y_j,      h: features at unit length
+    """
 
     support: Tensor
-    """(m, D) features of the pictures."""
+    """(m, D) features of the images."""
     categories: Tensor
-    """(m,) their categories, 0 .. K - 1."""
+    """(m,) category of each, 0 .. K - 1."""
     count: int
-    """K."""
+    """K, number of categories."""
     temperature: float = 0.1
+    """tau"""
 
     def probabilities(self, z: Tensor) -> Tensor:
-        """(..., K) of features z (..., D); 0 for a category without pictures."""
+        """Probabilities (..., K) of features z (..., D); 0 for a category without images."""
         if not len(self.support):
-            raise ValueError("there is no picture to be a neighbour")
+            raise ValueError("there is no image to be a neighbour")
         similarity = F.normalize(z, dim=-1) @ F.normalize(self.support, dim=1).T  # (..., m)
         return (similarity / self.temperature).softmax(dim=-1) @ F.one_hot(self.categories, self.count).to(
             z.dtype
         )
 
     def predict(self, z: Tensor, allowed: Tensor | None = None) -> Tensor:
-        """(n,) the likeliest category of features z (n, D), of those in `allowed` alone if given."""
+        """Most probable category (n,) of features z (n, D), among `allowed` if given."""
         allowed = torch.arange(self.count) if allowed is None else allowed
-        likeliest = [self.probabilities(part)[:, allowed].argmax(dim=1) for part in z.split(_CHUNK)]
-        return allowed.to(z.device)[torch.cat(likeliest)]
+        nearest = [self.probabilities(part)[:, allowed].argmax(dim=1) for part in z.split(_CHUNK)]
+        return allowed.to(z.device)[torch.cat(nearest)]

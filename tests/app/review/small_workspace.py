@@ -14,8 +14,8 @@ from camp.app.workspace.knowledge import FOUND, LABEL, Category, Knowledge, Pict
 from camp.app.workspace.overview import overview
 from camp.app.workspace.steps import new_step, save_step
 from camp.app.workspace.thumbnails import save_thumbnail
-from camp.discovery.calibration import Sureness
-from camp.discovery.class_metric import Metric
+from camp.discovery.calibration import Calibration
+from camp.discovery.class_metric import ClassMetric
 
 NAMES = ("nought", "one", "two", "three")
 """Categories 1 to 4 came with labels; 5 to 8 hold the digits 4 to 7; 9 and 10 each hold half of the eights."""
@@ -57,9 +57,9 @@ def small_workspace(path: Path, count: int = 400, thumbnails: bool = True) -> Wo
             points=features[rows].astype(np.float32),
             positions=positions[rows].astype(np.float32),
         )
-        as_it_is = Metric(torch.zeros(16), torch.eye(16), torch.zeros(16), unit=False)
+        as_it_is = ClassMetric(torch.zeros(16), torch.eye(16), torch.zeros(16), unit=False)
         known = Knowledge(
-            number, _categories(np.unique(pictures.category)), pictures, as_it_is, Sureness(1.0, 20.0)
+            number, _categories(np.unique(pictures.category)), pictures, as_it_is, Calibration(1.0, 20.0)
         )
         with workspace.alone():
             with new_step(workspace.step_folder(number)) as folder:

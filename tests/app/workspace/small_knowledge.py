@@ -8,8 +8,8 @@ import torch
 from camp.app.workspace.folder import Workspace, WorkspaceSettings
 from camp.app.workspace.knowledge import FOUND, LABEL, Category, Knowledge, Pictures
 from camp.app.workspace.steps import new_step, save_step
-from camp.discovery.calibration import Sureness
-from camp.discovery.class_metric import Metric
+from camp.discovery.calibration import Calibration
+from camp.discovery.class_metric import ClassMetric
 from camp.nn.backbones.settings import BackboneSettings
 
 EACH = 4
@@ -36,8 +36,8 @@ def knowledge() -> Knowledge:
     categories = {
         id: Category(id, name, 1, "labelled" if name else "discovered") for id, name in enumerate(names, 1)
     }
-    metric = Metric(torch.zeros(5), torch.eye(5), torch.zeros(5), unit=False)
-    return Knowledge(1, categories, pictures, metric, Sureness(1.2, 0.5))
+    metric = ClassMetric(torch.zeros(5), torch.eye(5), torch.zeros(5), unit=False)
+    return Knowledge(1, categories, pictures, metric, Calibration(1.2, 0.5))
 
 
 def learned(path: Path) -> Workspace:

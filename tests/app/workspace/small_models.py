@@ -12,7 +12,7 @@ from camp.data.augmentations import normalise_, to_unit
 from camp.data.datasets.base import FileReader, Reader
 from camp.data.datasets.embeddings import VectorReader
 from camp.data.images import resized
-from camp.discovery.class_metric import Metric
+from camp.discovery.class_metric import ClassMetric
 from camp.discovery.open_set import OpenSet
 from camp.nn.backbones import make_backbone
 from camp.nn.backbones.base import Backbone
@@ -86,8 +86,8 @@ def small_model(settings: BackboneSettings, reader: Reader, keys: list[str], cat
     z = features_of(backbone, reader, keys)
     dim = min(8, z.shape[1])
     projection = torch.randn(z.shape[1], dim, generator=generator)
-    metric = Metric(z.mean(dim=0), projection, torch.randn(dim, generator=generator) / 10, unit=True)
-    z = metric(z)
+    metric = ClassMetric(z.mean(dim=0), projection, torch.randn(dim, generator=generator) / 10, unit=True)
+    z = metric.transform(z)
     centroids = z[:categories] + 0.2 * (z[categories : 2 * categories] - z[:categories])
     squares = torch.cdist(z, centroids).square()
     reach = squares.amin(dim=1).median().sqrt()

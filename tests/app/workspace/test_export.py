@@ -19,7 +19,7 @@ from camp.app.workspace.prediction import Prediction, predict
 from camp.core.errors import CampError
 from camp.data.datasets.base import Reader
 from camp.data.images import resized
-from camp.discovery.class_metric import Metric
+from camp.discovery.class_metric import ClassMetric
 from camp.discovery.open_set import OpenSet
 
 FLOATS = ("confidence", "runner_up_confidence")
@@ -59,7 +59,9 @@ def test_it_answers_as_predict_does(kind: str, categories: int, tmp_path: Path) 
     assert error.norm() < 1e-4 * expected.norm()
     assert found["probabilities"].shape == (16, categories)
     np.testing.assert_allclose(
-        found["probabilities"], model.classifier.log_probabilities(model.metric(expected)).exp(), atol=1e-4
+        found["probabilities"],
+        model.classifier.log_probabilities(model.metric.transform(expected)).exp(),
+        atol=1e-4,
     )
 
 
@@ -95,7 +97,7 @@ def test_close_centroids_far_from_zero_are_told_apart(tmp_path: Path) -> None:
             parameter.zero_()
     vectors = np.full((4, 12), 1000, dtype=np.float32)
     vectors[np.arange(4), np.arange(4)] += 0.25
-    as_it_is = Metric(torch.zeros(12), torch.eye(12), torch.zeros(12), unit=False)
+    as_it_is = ClassMetric(torch.zeros(12), torch.eye(12), torch.zeros(12), unit=False)
     classifier = OpenSet(torch.from_numpy(vectors), torch.full((4,), 0.1), model.classifier.temperature)
     model = dataclasses.replace(model, metric=as_it_is, classifier=classifier)
     export_onnx(model, tmp_path / "model.onnx")

@@ -65,7 +65,7 @@ def test_answers_are_those_of_the_features(kind: str, tmp_path: Path) -> None:
     rows = list(predict(model, reader, keys))
     assert [row.file for row in rows] == keys
     assert {isinstance(row, Prediction) and row.category is None for row in rows} == {True, False}
-    for row, z in zip(rows, model.metric(features_of(model.backbone, reader, keys))):
+    for row, z in zip(rows, model.metric.transform(features_of(model.backbone, reader, keys))):
         agree(row, model, z)
 
 

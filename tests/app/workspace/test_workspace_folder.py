@@ -105,7 +105,7 @@ def numbers(workspace: Path) -> dict[str, Any]:
         "categories": known.categories,
         "sure": known.sure,
         "pictures": {name: v.tolist() if isinstance(v, np.ndarray) else v for name, v in pictures.items()},
-        "metric": {name: tensor.tolist() for name, tensor in known.metric.tensors().items()},
+        "metric": {name: tensor.tolist() for name, tensor in known.metric.state().items()},
         "tip": {name: t.tolist() for name, t in load_tip(held.step_folder(known.step)).items()},
         "files": sorted(path for path in tree(workspace)),
     }

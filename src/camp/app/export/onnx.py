@@ -27,7 +27,7 @@ from camp.app.workspace.prediction import check_categories
 from camp.core.errors import CampError
 from camp.core.files import replacing
 from camp.core.version import __version__
-from camp.discovery.class_metric import Metric
+from camp.discovery.class_metric import ClassMetric
 from camp.discovery.open_set import OpenSet
 from camp.nn.backbones.base import Backbone
 from camp.nn.backbones.engine import OnnxEngine, TorchEngine
@@ -105,8 +105,8 @@ def _trunk(graph: Graph, backbone: Backbone) -> dict[str, str]:
     raise CampError(f"The trunk of {backbone.name} can not be written as ONNX.")
 
 
-def _points(graph: Graph, z: str, metric: Metric) -> str:
-    """`Metric` of features z (B, D): points (B, d)."""
+def _points(graph: Graph, z: str, metric: ClassMetric) -> str:
+    """`ClassMetric` of features z (B, D): points (B, d)."""
 
     def length(x: str) -> str:
         if not metric.unit:

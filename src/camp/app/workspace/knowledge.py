@@ -15,8 +15,8 @@ import numpy as np
 
 from camp.app.workspace.model import called
 from camp.core.errors import CampError
-from camp.discovery.calibration import Sureness
-from camp.discovery.class_metric import Metric
+from camp.discovery.calibration import Calibration
+from camp.discovery.class_metric import ClassMetric
 
 NOWHERE = -1
 """Category of a picture that was discarded."""
@@ -84,9 +84,9 @@ class Knowledge:
     categories: dict[int, Category]
     """All that ever were, by id."""
     pictures: Pictures
-    metric: Metric
+    metric: ClassMetric
     """From features to points, in which distances are measured; of the last learning step."""
-    sure: Sureness
+    sure: Calibration
     """What the distances are worth."""
     apart: frozenset[tuple[int, int]] = frozenset()
     """Pairs of ids, the smaller first, that a person said are different however alike they look."""

@@ -6,7 +6,7 @@ import torch
 from torch import Tensor
 
 from camp.data.views import Batch
-from camp.discovery.class_metric import Metric
+from camp.discovery.class_metric import ClassMetric
 from camp.discovery.open_set import OpenSet
 from camp.nn.backbones.base import Backbone
 
@@ -16,7 +16,7 @@ class Model:
     """A backbone whose tip has been trained, and K categories in its feature space."""
 
     backbone: Backbone
-    metric: Metric
+    metric: ClassMetric
     """From features to points."""
     classifier: OpenSet
     """By points."""
@@ -32,7 +32,7 @@ class Model:
 
     def points(self, batch: Batch) -> Tensor:
         """(n, d) of the trunk's output under the metric."""
-        return self.metric(self.features(batch))
+        return self.metric.transform(self.features(batch))
 
     def called(self, position: int) -> str:
         """The category at `position` in words.

@@ -6,10 +6,10 @@ import numpy as np
 import torch
 from sklearn.cluster import KMeans
 
-from camp.app.workspace.knowledge import FOUND, NOWHERE, Knowledge
+from camp.app.workspace.knowledge import FOUND, LABEL, NOWHERE, Knowledge
 from camp.core.errors import CampError
 from camp.core.seeds import seed_of
-from camp.discovery.calibration import calibrated
+from camp.discovery.calibration import fit_open_set
 from camp.discovery.open_set import OpenSet
 
 _CHUNK = 4096
@@ -57,7 +57,17 @@ def open_set_of(knowledge: Knowledge) -> tuple[tuple[int, ...], OpenSet]:
     rows = np.flatnonzero(knowledge.pictures.category != NOWHERE)
     points = torch.from_numpy(knowledge.pictures.points[rows])
     positions = torch.from_numpy(np.searchsorted(ids, knowledge.pictures.category[rows]))
-    return ids, calibrated(points, positions, knowledge.metric, knowledge.sure, len(ids))
+    fitted = metric_labels(knowledge)[rows]
+    return ids, fit_open_set(points, positions, fitted, knowledge.metric, knowledge.sure, len(ids))
+
+
+def metric_labels(knowledge: Knowledge) -> torch.Tensor:
+    """(n,) bool: the category of the image was a label when the metric was fitted, at the last learning step.
+
+    Those are all images of earlier steps, and of the last step those that came with a label.
+    """
+    pictures = knowledge.pictures
+    return torch.from_numpy((pictures.steps != knowledge.step) | (pictures.told == LABEL))
 
 
 def overview(knowledge: Knowledge) -> Overview:
@@ -69,6 +79,7 @@ def overview(knowledge: Knowledge) -> Overview:
     n = len(category)
     own, distance = np.zeros(n, dtype=np.float32), np.full(n, np.inf, dtype=np.float32)
     rival = np.full(n, NOWHERE, dtype=np.int32)
+    ratios = knowledge.sure.ratios(metric_labels(knowledge))
     for start in range(0, n, _CHUNK):
         part = slice(start, start + _CHUNK)
         points = torch.from_numpy(knowledge.pictures.points[part])
@@ -82,7 +93,7 @@ def overview(knowledge: Knowledge) -> Overview:
         kept = torch.from_numpy(category[part] != NOWHERE)
         at = torch.from_numpy(np.searchsorted(ids, category[part]).clip(0, len(ids) - 1))[:, None]
         # A picture has pulled the metric and its centroid towards itself.
-        d.scatter_(1, at, knowledge.sure.unseen**2 * d.gather(1, at))
+        d.scatter_(1, at, ratios[part, None] ** 2 * d.gather(1, at))
         p = torch.softmax(-d / classifier.temperature, dim=1)
         own[part] = torch.where(kept, p.gather(1, at)[:, 0], 0.0)
         near = d.gather(1, at)[:, 0].sqrt() / classifier.radii[at[:, 0]]

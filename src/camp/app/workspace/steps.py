@@ -18,8 +18,8 @@ from torch import Tensor
 from camp.app.workspace.knowledge import Category, Knowledge, Pictures
 from camp.core.errors import CampError
 from camp.core.files import read_json, write_json
-from camp.discovery.calibration import Sureness
-from camp.discovery.class_metric import Metric
+from camp.discovery.calibration import Calibration
+from camp.discovery.class_metric import ClassMetric
 
 _COLUMNS = ("digests", "steps", "category", "told", "points", "positions")
 _BULK = ("features.npy", "pictures.safetensors", "files.json", "tip.safetensors", "metric.safetensors")
@@ -61,7 +61,7 @@ def save_step(folder: Path, knowledge: Knowledge, tip: dict[str, Tensor], report
     )
     save_tensors({name: t.detach().cpu().contiguous() for name, t in tip.items()}, folder / "tip.safetensors")
     save_tensors(
-        {name: t.contiguous() for name, t in knowledge.metric.tensors().items()},
+        {name: t.contiguous() for name, t in knowledge.metric.state().items()},
         folder / "metric.safetensors",
     )
     write_json(folder / "files.json", pictures.files)
@@ -84,9 +84,9 @@ def load_step(folder: Path) -> Knowledge:
         features = np.load(folder / "features.npy", mmap_mode="r", allow_pickle=False)
         pictures = Pictures(files=read_json(folder / "files.json"), features=features, **columns)
         categories = {row["id"]: Category(**row) for row in about["categories"]}
-        sure = Sureness(**about["sure"])
+        sure = Calibration(**about["sure"])
         apart = frozenset((a, b) for a, b in about["apart"])
-        metric = Metric.of(load_tensors(folder / "metric.safetensors"))
+        metric = ClassMetric.from_state(load_tensors(folder / "metric.safetensors"))
         return Knowledge(about["step"], categories, pictures, metric, sure, apart)
     except (OSError, ValueError, KeyError, TypeError, SafetensorError) as error:
         raise CampError(

@@ -3,7 +3,7 @@
 import pytest
 import torch
 
-from camp.discovery.class_scatter import Scatter
+from camp.discovery.class_scatter import WithinClassScatter
 
 
 def features(classes: int, per_class: int, dim: int, seed: int = 0) -> tuple[torch.Tensor, torch.Tensor]:
@@ -23,54 +23,52 @@ def slow_total(u: torch.Tensor, labels: torch.Tensor) -> torch.Tensor:
     return total
 
 
-def test_tasks_add_up_to_the_scatter_of_all_their_classes():
+def test_scatters_of_tasks_add_up():
     u, labels = features(6, 7, 5)
     first = labels < 2
-    scatter = (
-        Scatter.none(5).with_classes(u[first], labels[first]).with_classes(u[~first], labels[~first] - 2)
-    )
+    scatter = WithinClassScatter.empty(5).add(u[first], labels[first]).add(u[~first], labels[~first] - 2)
     torch.testing.assert_close(scatter.total, slow_total(u, labels), rtol=1e-4, atol=1e-3)
-    assert scatter.freedom == 42 - 6
+    assert scatter.degrees_of_freedom == 42 - 6
 
 
-def test_whitening_is_a_root_of_the_inverse():
+def test_whitening_is_a_root_of_the_inverse_scatter():
     u, labels = features(4, 20, 6)
-    scatter = Scatter.none(6).with_classes(u, labels)
+    scatter = WithinClassScatter.empty(6).add(u, labels)
     p = scatter.whitening(0.3).double()
     within = slow_total(u, labels) / (80 - 4)
     shrunk = 0.7 * within + 0.3 * within.trace() / 6 * torch.eye(6, dtype=torch.float64)
     torch.testing.assert_close(p @ p.T, torch.linalg.inv(shrunk), rtol=1e-3, atol=1e-4)
 
 
-def test_all_shrunk_is_plain_distances():
-    scatter = Scatter.none(4).with_classes(*features(3, 5, 4))
+def test_shrinkage_1_gives_euclidean_distances():
+    scatter = WithinClassScatter.empty(4).add(*features(3, 5, 4))
     p = scatter.whitening(1.0)
     torch.testing.assert_close(p, p[0, 0] * torch.eye(4))
 
 
 @pytest.mark.parametrize("per_class", [1, 0])
-def test_without_two_pictures_of_a_class_nothing_is_whitened(per_class):
+def test_classes_of_one_image_give_the_identity(per_class):
     u, labels = features(3, per_class, 4)
-    assert torch.equal(Scatter.none(4).with_classes(u, labels).whitening(0.5), torch.eye(4))
+    assert torch.equal(WithinClassScatter.empty(4).add(u, labels).whitening(0.5), torch.eye(4))
 
 
 def test_an_exact_map_carries_the_scatter_exactly():
     u, labels = features(4, 10, 5)
     weight = torch.randn(5, 5, generator=torch.Generator().manual_seed(1))
     there = u @ weight.T + 7
-    carried = Scatter.none(5).with_classes(u, labels).carried(weight, torch.zeros(5, 5))
+    carried = WithinClassScatter.empty(5).add(u, labels).carry(weight, torch.zeros(5, 5))
     torch.testing.assert_close(carried.total, slow_total(there, labels), rtol=1e-4, atol=1e-2)
 
 
-def test_what_the_map_does_not_predict_spreads_the_classes():
+def test_the_error_of_the_map_adds_to_the_scatter():
     u, labels = features(5, 4000, 3)
     draw = torch.Generator().manual_seed(2)
     error = torch.diag(torch.tensor([0.5, 2.0, 4.0]))
     there = u @ torch.eye(3) * 2 + torch.randn(len(u), 3, generator=draw) @ error.sqrt()
-    carried = Scatter.none(3).with_classes(u, labels).carried(2 * torch.eye(3), error)
+    carried = WithinClassScatter.empty(3).add(u, labels).carry(2 * torch.eye(3), error)
     truly = slow_total_fast(there, labels)
     assert (carried.total - truly).norm() < 0.02 * truly.norm()
-    without = Scatter.none(3).with_classes(u, labels).carried(2 * torch.eye(3), torch.zeros(3, 3))
+    without = WithinClassScatter.empty(3).add(u, labels).carry(2 * torch.eye(3), torch.zeros(3, 3))
     assert (without.total - truly).norm() > 3 * (carried.total - truly).norm()
 
 

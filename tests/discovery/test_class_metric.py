@@ -1,14 +1,16 @@
-"""The metric against its equations, written out with full matrices."""
+"""The class metric against its equations, written out with full matrices."""
 
 import pytest
 import torch
 
-from camp.discovery.class_metric import SHRINKAGE, Metric, fit_metric
+from camp.discovery import class_metric
+from camp.discovery.class_metric import SHRINKAGE, ClassMetric, fit_components
+from camp.discovery.class_scatter import WithinClassScatter
 from camp.discovery.semi_supervised_kmeans import semi_supervised_kmeans
 
 
 def classes(count: int, per_class: int, dim: int, seed: int = 0) -> tuple[torch.Tensor, torch.Tensor]:
-    """Classes that differ in a few directions and vary in others, which they share."""
+    """Classes whose means differ in six directions, with variation in four others that all share."""
     draw = torch.Generator().manual_seed(seed)
     labels = torch.arange(count).repeat_interleave(per_class)
     means = torch.zeros(count, dim)
@@ -37,19 +39,19 @@ def slow_points(features: torch.Tensor, labels: torch.Tensor, directions: int, s
     return p / p.norm(dim=1, keepdim=True)
 
 
-@pytest.mark.parametrize("per_class", [4, 30])  # fewer and more labelled pictures than dimensions
+@pytest.mark.parametrize("per_class", [4, 30])  # fewer and more labelled images than dimensions
 def test_points_are_those_of_the_equations(per_class):
     features, labels = classes(6, per_class, dim=48)
     labels = labels.masked_fill(torch.arange(len(labels)) % 3 == 0, -1)
-    points = fit_metric(features, labels, 5)(features)
+    points = ClassMetric.fit(features, labels, 5).transform(features)
     expected = slow_points(features, labels, 5, SHRINKAGE)
-    # Principal directions have no sign; distances do not ask for it.
+    # The sign of a component is arbitrary; distances do not depend on it.
     assert torch.allclose(
         torch.cdist(points.double(), points.double()), torch.cdist(expected, expected), atol=2e-3
     )
 
 
-def test_new_classes_stand_apart_by_what_the_known_ones_taught():
+def test_the_metric_of_known_classes_separates_novel_ones():
     features, truth = classes(12, 25, dim=64, seed=3)
     labels = truth.masked_fill(truth >= 8, -1)
 
@@ -61,41 +63,43 @@ def test_new_classes_stand_apart_by_what_the_known_ones_taught():
         pairs = (found[novel][:, None] == found[novel]) == (truth[novel][:, None] == truth[novel])
         return float(pairs.float().mean())
 
-    assert right(fit_metric(features, labels, 32, shrinkage=0.2)(features)) > 0.9 > right(features) + 0.1
+    points = ClassMetric.fit(features, labels, 32, shrinkage=0.2).transform(features)
+    assert right(points) > 0.9 > right(features) + 0.1
 
 
-def test_without_labels_it_is_principal_components():
+def test_without_labels_points_are_principal_components():
     features, _ = classes(5, 10, dim=40)
-    metric = fit_metric(features, torch.full((50,), -1), 3)
+    metric = ClassMetric.fit(features, torch.full((50,), -1), 3)
     u = torch.nn.functional.normalize(features - features.mean(dim=0), dim=1)
     centred = u - u.mean(dim=0)
     _, _, axes = torch.linalg.svd(centred, full_matrices=False)
     expected = torch.nn.functional.normalize(centred @ axes[:3].T, dim=1)
-    points = metric(features)
+    points = metric.transform(features)
     assert torch.allclose(points @ points.T, expected @ expected.T, atol=1e-3)
 
 
-def test_few_dimensions_keep_their_length():
+def test_features_of_few_dimensions_keep_their_length():
     x = torch.tensor([[1.0, 0.0], [2.0, 0.0], [10.0, 0.0], [11.0, 0.0]])
-    points = fit_metric(x, torch.tensor([0, 0, 1, 1]), 32)(x)
+    points = ClassMetric.fit(x, torch.tensor([0, 0, 1, 1]), 32).transform(x)
     d = torch.cdist(points, points)
     assert d[0, 1] < d[1, 2]
     assert d[0, 2] > d[1, 2]
+    assert points.norm(dim=1).mean().item() == pytest.approx(1.0, abs=1e-5)
 
 
 @pytest.mark.parametrize("labels", [[0, 0, 0], [0, 1, 2], [-1, -1, -1]])
-def test_what_does_not_vary_is_no_trouble(labels):
-    points = fit_metric(torch.ones(3, 40), torch.tensor(labels), 4)(torch.ones(3, 40))
+def test_equal_features_give_finite_points(labels):
+    points = ClassMetric.fit(torch.ones(3, 40), torch.tensor(labels), 4).transform(torch.ones(3, 40))
     assert bool(points.isfinite().all())
 
 
-def test_centroids_and_what_is_left_out():
+def test_centroids_and_leave_one_out_distances():
     features, labels = classes(3, 5, dim=40)
-    labels[-1] = 3  # alone in its category
-    metric = fit_metric(features, labels, 4)
-    points = metric(features)
-    means = metric.means(points, labels, 4)
-    left = metric.left_out(points, labels, 4)
+    labels[-1] = 3  # the only image of its class
+    metric = ClassMetric.fit(features, labels, 4)
+    points = metric.transform(features)
+    means = metric.centroids(points, labels, 4)
+    left = metric.leave_one_out_distances(points, labels, 4)
     for i in range(len(points)):
         others = points[(labels == labels[i]) & (torch.arange(len(points)) != i)]
         if len(others):
@@ -106,9 +110,34 @@ def test_centroids_and_what_is_left_out():
     assert torch.allclose(means[1], own / own.norm(), atol=1e-6)
 
 
-def test_it_can_be_written_and_read():
+def test_the_first_components_are_the_metric_of_fewer_components():
+    features, labels = classes(8, 12, dim=60)
+    many, few = (ClassMetric.fit(features, labels, count) for count in (40, 6))
+    torch.testing.assert_close(many.transform(features, 6), few.transform(features), rtol=1e-4, atol=1e-5)
+
+
+@pytest.mark.parametrize(("per_class", "exact"), [(12, False), (12, True), (6, True)])
+def test_transform_gives_the_scores_of_the_fitted_features(per_class, exact):
+    features, labels = classes(8, per_class, dim=60)
+    scatter = WithinClassScatter.empty(60).add(features, labels)
+    components = fit_components(features, scatter, 10, 0.5, exact=exact)
+    scores = features @ components.projection - components.offset
+    torch.testing.assert_close(scores, components.scores, rtol=1e-3, atol=1e-3)
+
+
+def test_many_features_are_transformed_in_chunks(monkeypatch):
+    features, labels = classes(5, 10, dim=40)
+    metric = ClassMetric.fit(features, labels, 4)
+    whole, distances = metric.transform(features), metric.leave_one_out_distances(features, labels, 5)
+    monkeypatch.setattr(class_metric, "_CHUNK", 7)
+    torch.testing.assert_close(metric.transform(features), whole)
+    torch.testing.assert_close(metric.leave_one_out_distances(features, labels, 5), distances)
+    assert metric.transform(features[:0]).shape == (0, 4)
+
+
+def test_state_restores_the_metric():
     features, labels = classes(3, 5, dim=40)
-    metric = fit_metric(features, labels, 4)
-    again = Metric.of(metric.tensors())
-    assert torch.equal(again(features), metric(features))
+    metric = ClassMetric.fit(features, labels, 4)
+    again = ClassMetric.from_state(metric.state())
+    assert torch.equal(again.transform(features), metric.transform(features))
     assert again.unit == metric.unit

@@ -1,0 +1,176 @@
+"""CAMP+'s discovery: clusters of whitened features, with parameters selected by simulated novelty.
+
+    u = unit(root(z - median z)),   root(x) = sign(x) |x|^(1/2)          power transform of the network's features z
+    S = (1 - s) W + s tr(W) / D I                                        shrunk scatter within all labelled classes so far
+    p = the first d principal components of u S^{-1/2}                   clustered under a size constraint
+
+The within-class scatter is kept for later batches; images are not.
+"""
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor
+
+from camp.core.progress import Progress
+from camp.core.seeds import generator
+from camp.core.types import UNLABELLED
+from camp.discovery.base import DiscoveryResult, FeatureBatch, NumberEstimate
+from camp.discovery.category_search import default_max_novel
+from camp.discovery.class_metric import compares_directions, fit_components
+from camp.discovery.class_scatter import WithinClassScatter, class_means
+from camp.discovery.number_of_categories import estimate_without_labels
+from camp.discovery.semi_supervised_kmeans import semi_supervised_kmeans
+from camp.discovery.simulated_novelty import (
+    DiscoveryParameters,
+    ParameterGrid,
+    Selection,
+    SimulatedNovelty,
+    estimate_number,
+    select_parameters,
+)
+from camp.discovery.size_constraints import constrain_sizes
+
+
+class CampPlusDiscoverer:
+    """Discover categories in the metric of all labelled classes so far.
+
+    Args:
+        dim: D, length of a feature.
+        grid: Values that parameters are selected from.
+        power_transform: Whether `transform` takes roots of features.
+        n_init: Runs of k-means; the one with the lowest inertia is kept.
+        max_iterations: Greatest number of iterations of a run.
+        max_novel: Greatest number of novel categories considered when it is estimated; by default the number of known
+            classes, and at least 10.
+    """
+
+    def __init__(
+        self,
+        dim: int,
+        grid: ParameterGrid,
+        *,
+        power_transform: bool = True,
+        n_init: int = 100,
+        max_iterations: int = 200,
+        max_novel: int | None = None,
+    ) -> None:
+        self.grid, self.power_transform = grid, power_transform
+        self.n_init, self.max_iterations, self.max_novel = n_init, max_iterations, max_novel
+        self.unit = compares_directions(dim)
+        self.scatter = WithinClassScatter.empty(dim)
+        self.shrinkage = grid.default().shrinkage
+        self._whitening: Tensor | None = None
+
+    def transform(self, z: Tensor) -> Tensor:
+        """Features u (n, D) to discover categories in, of the network's features z (n, D)."""
+        if not self.unit:
+            return z
+        return F.normalize(power_transform(z) if self.power_transform else z, dim=1)
+
+    def whiten(self, features: Tensor) -> Tensor:
+        """Features u (n, D) in the space of the classifier, where the last selected S is the identity."""
+        if self._whitening is None:
+            self._whitening = self.scatter.whitening(self.shrinkage)
+        return features @ self._whitening
+
+    def carry(self, weight: Tensor, error: Tensor) -> None:
+        """Carry the scatter into the feature space of the trained network.
+
+        Args:
+            weight: A (D, D) of the affine map A u + b from old to new features.
+            error: Covariance (D, D) of what the map does not predict.
+        """
+        self.scatter, self._whitening = self.scatter.carry(weight, error), None
+
+    def discover(self, batch: FeatureBatch, progress: Progress) -> DiscoveryResult:
+        """Find known and novel categories of `batch`, whose features were transformed, and add its labelled classes."""
+        u, labels = batch.features, batch.labels
+        simulation = self._simulation(batch, "after")
+        estimate = self._estimate(batch, simulation, progress) if batch.n_novel is None else None
+        n_novel = batch.n_novel if estimate is None else estimate.n_novel
+        assert n_novel is not None
+        selection = select_parameters(simulation, n_novel, progress)
+        parameters, labelled = selection.parameters, labels != UNLABELLED
+        self.scatter, self.shrinkage = self.scatter.add(u[labelled], labels[labelled]), parameters.shrinkage
+        self._whitening = None
+        points = self._points(u, parameters)
+        with progress.track("Clustering", self.n_init) as bar:
+            start = semi_supervised_kmeans(
+                points,
+                labels,
+                n_novel,
+                n_init=self.n_init,
+                max_iterations=self.max_iterations,
+                generator=generator(batch.seed, "clustering", batch.index),
+                progress=bar,
+            )
+        assignments = constrain_sizes(points, labels, start, parameters.size_constraint)
+        kept = torch.bincount(assignments, minlength=len(start.centroids)) > 0  # novel clusters may be empty
+        assignments = (kept.cumsum(dim=0) - 1)[assignments]
+        count = int(kept.sum())
+        return DiscoveryResult(
+            labels=(*start.known_labels, *[None] * (count - len(start.known_labels))),
+            assignments=assignments,
+            centroids=class_means(u, assignments, count).float(),
+            estimate=estimate,
+            parameters=_described(selection),
+        )
+
+    def estimate(self, batch: FeatureBatch, progress: Progress) -> NumberEstimate:
+        """Estimate the number of novel categories of `batch` before training."""
+        return self._estimate(batch, self._simulation(batch, "before"), progress)
+
+    def state(self) -> dict[str, Tensor]:
+        """The scatter, and the shrinkage that was selected last."""
+        return {
+            "scatter": self.scatter.total,
+            "degrees_of_freedom": torch.tensor(self.scatter.degrees_of_freedom),
+            "shrinkage": torch.tensor(self.shrinkage, dtype=torch.float64),
+        }
+
+    def load_state(self, state: dict[str, Tensor]) -> None:
+        """Continue from `state`."""
+        self.scatter = WithinClassScatter(state["scatter"], int(state["degrees_of_freedom"]))
+        self.shrinkage, self._whitening = float(state["shrinkage"]), None
+
+    def _simulation(self, batch: FeatureBatch, when: str) -> SimulatedNovelty:
+        draw = generator(batch.seed, "simulation", batch.index, when)
+        return SimulatedNovelty(batch.features, batch.labels, self.scatter, self.grid, draw)
+
+    def _estimate(
+        self, batch: FeatureBatch, simulation: SimulatedNovelty, progress: Progress
+    ) -> NumberEstimate:
+        n_known, n_unlabelled = simulation.n_known, batch.n_unlabelled
+        most = min(self.max_novel or default_max_novel(n_known), n_unlabelled)
+        if simulation.folds:
+            return estimate_number(simulation, most, progress)
+        points = self._points(batch.features, self.grid.default())
+        of_all = estimate_without_labels(points, n_known + most, simulation.generator, progress=progress)
+        return NumberEstimate(min(max(of_all.n_novel - n_known, 0), n_unlabelled), of_all.curve)
+
+    def _points(self, u: Tensor, parameters: DiscoveryParameters) -> Tensor:
+        """Points (n, d) to cluster."""
+        components = fit_components(u, self.scatter, parameters.n_components, parameters.shrinkage)
+        return components.points(parameters.n_components, self.unit)
+
+
+def power_transform(z: Tensor) -> Tensor:
+    """Signed square root of the differences from the median of each feature vector z (n, D).
+
+    It limits the influence of a few large entries on distances. Entries at the median, such as zeros of rectified units,
+    stay at zero.
+    """
+    centred = z - z.median(dim=1, keepdim=True).values
+    return centred.sign() * centred.abs().sqrt()
+
+
+def _described(selection: Selection) -> dict[str, float | None]:
+    """Selected parameters by name, and their score."""
+    constraint = selection.parameters.size_constraint
+    return {
+        "shrinkage": selection.parameters.shrinkage,
+        "n_components": selection.parameters.n_components,
+        "inverse_temperature": constraint.inverse_temperature,
+        "size_prior": constraint.size_prior,
+        "score": selection.score,
+    }

@@ -1,0 +1,85 @@
+"""What both estimates of the number of novel categories share: a search over numbers, and groups of classes to hide."""
+
+from collections.abc import Callable, Mapping
+from typing import Literal
+
+import torch
+from torch import Tensor
+
+from camp.core.progress import Progress
+
+
+def coarse_to_fine(
+    evaluate: Callable[[int], float],
+    maximum: int,
+    n_steps: int,
+    *,
+    prefer: Literal["smallest", "greatest"],
+    tolerance: float = 0.0,
+    n_known: int = 0,
+    progress: Progress,
+) -> tuple[int, dict[int, float]]:
+    """Find the number between 0 and `maximum` with the highest score.
+
+    A grid over all numbers is evaluated first, then the neighbours of the best one at half the distance, down to a
+    distance of 1.
+
+    Args:
+        evaluate: Score of a number.
+        maximum: Greatest number.
+        n_steps: Number of steps of the first grid.
+        prefer: Which of several numbers with the best score is taken.
+        tolerance: Scores this much below the best count as equal to it. The first grid is then not refined, since
+            numbers next to each other rarely differ by more.
+        n_known: Number of known categories, added to the number in messages.
+        progress: Receives a bar.
+
+    Returns:
+        The number, and the score of every number that was evaluated.
+    """
+    scores: dict[int, float] = {}
+    step = -(-maximum // n_steps) or 1
+    grid = [*range(0, maximum, step), maximum]
+    with progress.track("Number of categories", len(grid)) as bar:
+        while True:
+            for number in grid:
+                scores[number] = evaluate(number)
+                bar.advance()
+                bar.say(f"{n_known + number} categories score {scores[number]:.3f}")
+            best = argmax(scores, prefer, tolerance)
+            if step == 1 or tolerance:
+                return best, scores
+            step = -(-step // 2)
+            grid = [n for n in (best - step, best + step) if 0 <= n <= maximum and n not in scores]
+            bar.total += len(grid)
+
+
+def argmax(
+    scores: Mapping[int, float], prefer: Literal["smallest", "greatest"], tolerance: float = 0.0
+) -> int:
+    """The smallest or greatest number whose score is within `tolerance` of the best.
+
+    >>> argmax({1: 0.5, 2: 0.9, 3: 0.9, 4: 0.89}, "smallest"), argmax({1: 0.5, 2: 0.9, 3: 0.89}, "greatest", 0.02)
+    (2, 3)
+    """
+    top = max(scores.values())
+    good = [number for number, score in scores.items() if score >= top - tolerance]
+    return min(good) if prefer == "smallest" else max(good)
+
+
+def random_groups(
+    classes: Tensor, n_groups: int, generator: torch.Generator, n_repeats: int = 1
+) -> list[Tensor]:
+    """Partition `classes` (c,) at random into `n_groups` groups of about equal size, `n_repeats` times."""
+    orders = [torch.randperm(len(classes), generator=generator) for _ in range(n_repeats)]
+    return [group for order in orders for group in classes[order.to(classes.device)].tensor_split(n_groups)]
+
+
+def curve(scores: Mapping[int, float], n_known: int) -> tuple[tuple[int, float], ...]:
+    """(number of known and novel categories, score) of every number, sorted."""
+    return tuple((n_known + number, scores[number]) for number in sorted(scores))
+
+
+def default_max_novel(n_known: int) -> int:
+    """Greatest number of novel categories considered unless it is given: as many as known ones, at least 10."""
+    return max(10, n_known)
