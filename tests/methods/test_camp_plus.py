@@ -6,10 +6,10 @@ import torch.nn.functional as F
 from small_streams import CPU, QUIET, Stream, backbone, learn, small_settings, stream
 
 from camp.core.errors import CampError
+from camp.discovery.camp_plus_discoverer import power_transform
 from camp.methods.base import Method
 from camp.methods.gccd.adaptation import feature_pairs
 from camp.methods.gccd.centroid_method import CentroidMethod
-from camp.methods.gccd.local_discoverers import power_transform
 from camp.methods.registry import method_info
 
 # Five known digits and a novel one, then two and one: enough to hide classes of the first task, not of the second.

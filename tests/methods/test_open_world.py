@@ -10,8 +10,8 @@ from camp.data.datasets.embeddings import VectorReader
 from camp.data.fresh_views import FreshViews, Lens
 from camp.data.tasks import Task
 from camp.data.view_settings import Augmentation, ViewSettings
+from camp.discovery.open_world_discoverer import MIN_CLUSTER_SIZE
 from camp.methods.gccd.camp import CampSettings
-from camp.methods.gccd.local_discoverers import MIN_CLUSTER_SIZE
 from camp.methods.gccd.open_world import FeatureMemory, make_open_world
 from camp.methods.settings import Discovery, Training
 from camp.nn.backbones import BackboneSettings, make_backbone

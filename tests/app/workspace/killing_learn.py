@@ -21,7 +21,7 @@ from camp.app.workspace import events, folder, steps
 from camp.app.workspace import learn_folder as batches
 from camp.cli import main
 from camp.data.bank.store import Store
-from camp.methods.gccd import local_discoverers
+from camp.discovery import open_world_discoverer
 from camp.methods.tip_method import TipMethod
 
 
@@ -63,7 +63,7 @@ def training() -> None:
 
 def clustering() -> None:
     """Before the categories are found."""
-    before(local_discoverers, "semi_supervised_kmeans")
+    before(open_world_discoverer, "semi_supervised_kmeans")
 
 
 def thumbnails() -> None:

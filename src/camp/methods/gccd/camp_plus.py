@@ -22,12 +22,13 @@ from torch import Tensor
 
 from camp.core.errors import CampError
 from camp.core.progress import Progress
+from camp.discovery.camp_plus_discoverer import CampPlusDiscoverer
 from camp.discovery.nearest_centroid import NearestCentroid
+from camp.discovery.simulated_novelty import ParameterGrid
 from camp.methods.components import TaskRun
 from camp.methods.gccd.adaptation import feature_pairs
 from camp.methods.gccd.camp import CampSettings, camp_parts
 from camp.methods.gccd.centroid_method import CentroidMethod
-from camp.methods.gccd.local_discoverers import CampPlusDiscoverer, ParameterGrid
 from camp.methods.settings import check_positive, check_share
 from camp.nn.adapters.linear import least_squares
 from camp.nn.backbones.base import Backbone

@@ -12,12 +12,12 @@ from camp.core.seeds import generator
 from camp.data.tasks import Task
 from camp.data.views import Batch
 from camp.discovery.base import Discoverer, FeatureBatch, KnownCategories
+from camp.discovery.kmeans_discoverer import SemiSupervisedKMeansDiscoverer
 from camp.discovery.nearest_centroid import NearestCentroid
 from camp.methods.base import CentroidDrift
 from camp.methods.components import Callback, TaskRun
 from camp.methods.distillation import Distillation, Distiller, OldFeatures
 from camp.methods.gccd.adaptation import CentroidAdapter, NoAdapter
-from camp.methods.gccd.local_discoverers import SemiSupervisedKMeansDiscoverer
 from camp.methods.settings import Discovery, Training
 from camp.methods.tip_method import TipMethod
 from camp.methods.trainer import Trainer, TrainingData, TrainingStep, clean_features

@@ -17,13 +17,13 @@ from torch import Tensor
 
 from camp.core.progress import Progress
 from camp.discovery.base import KnownCategories
-from camp.discovery.class_metric import means_of
+from camp.discovery.class_scatter import class_means
+from camp.discovery.open_world_discoverer import OpenWorldDiscoverer
 from camp.methods.base import LearnedCategory
 from camp.methods.components import TaskRun
 from camp.methods.gccd.adaptation import LearnedAdapter
 from camp.methods.gccd.camp import CampSettings, camp_parts
 from camp.methods.gccd.centroid_method import CentroidMethod
-from camp.methods.gccd.local_discoverers import OpenWorldDiscoverer
 from camp.methods.trainer import clean_features
 from camp.nn.adapters import Adapter
 from camp.nn.backbones.base import Backbone
@@ -96,6 +96,6 @@ def make_open_world(
     method = CentroidMethod(backbone, parts, seed, device)
     method.categories = [LearnedCategory(at, 0, at, size) for at, size in enumerate(memory.counts())]
     if method.categories:
-        means = means_of(memory.features, memory.positions, len(method.categories))
+        means = class_means(memory.features, memory.positions, len(method.categories))
         method.centroids = means.to(memory.features.dtype)
     return method
