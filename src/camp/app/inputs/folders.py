@@ -1,75 +1,117 @@
-"""A batch of pictures as a person brings it: a folder, with labels from folder names, a CSV, or both."""
+"""A folder of images with labels from the names of its folders, from a CSV file, or from both."""
 
 import io
 import unicodedata
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from csv import DictReader, Error
 from dataclasses import dataclass
 from pathlib import Path, PureWindowsPath
 
-from camp.app.workspace.names import UNLABELLED, check_name
+import numpy as np
+
+from camp.app.inputs.base import ReadableImages
+from camp.app.inputs.names import UNLABELLED_FOLDERS, check_name, near_misses
 from camp.core.errors import CampError
+from camp.data.datasets.base import FileReader
 from camp.data.datasets.folders import image_files
 
 SEPARATORS = ",;\t"
-"""What may stand between the columns of a CSV."""
+"""Characters that may separate the columns of a CSV file."""
 
-CONTRADICTIONS_SHOWN = 20
-"""Contradictions that are listed one by one."""
+MAX_CONTRADICTIONS, MAX_MISSING = 20, 5
+"""Contradictions, and rows of missing files, that an error message lists."""
 
-STRANGERS_SHOWN = 5
-"""Rows of files that are not there, listed one by one."""
+MAX_UNREADABLE = 0.5
+"""A batch of which more than this share cannot be read is a mistake."""
 
 
 @dataclass(frozen=True)
-class Arrivals:
-    """The pictures of a batch, and what is known of them."""
+class FolderImages:
+    """The images of a folder, with labels."""
 
     root: Path
     """The folder, as it was given."""
     keys: tuple[str, ...]
-    """The picture files, sorted, relative to the root with forward slashes."""
+    """The image files, sorted, relative to the root with forward slashes."""
     labels: tuple[str | None, ...]
-    """The name each picture is labelled with, None where it is not."""
+    """The name that each image is labelled with, None where it has no label."""
+
+    numeric_labels = False
+
+    @property
+    def name(self) -> str:
+        """Name of the folder."""
+        return self.root.resolve().name
+
+    @property
+    def reader(self) -> FileReader:
+        """Reads the files."""
+        return FileReader(self.root)
+
+    def warnings(self, names: Sequence[str]) -> list[str]:
+        """Return a sentence for each label that looks like a misspelled name."""
+        return near_misses([label for label in self.labels if label is not None], names)
+
+    def readable(
+        self, contents: Mapping[str, bytes], faults: Mapping[str, str], learned: Collection[bytes], step: int
+    ) -> ReadableImages:
+        """Select the readable images, each once; refuse a batch most of which cannot be read."""
+        images, remarks = merge_copies(self, contents)
+        if faults and len(faults) > MAX_UNREADABLE * (len(images.keys) + len(faults)):
+            first = min(faults)
+            raise CampError(
+                f"{len(faults)} of {len(images.keys) + len(faults)} pictures cannot be read (first: {first}: "
+                f"{faults[first]}), so nothing was learned; repair or remove them."
+            )
+        return ReadableImages(
+            keys=images.keys,
+            files=[f"{self.name}/{key}" for key in images.keys],
+            digests=np.array([list(contents[key]) for key in images.keys], dtype=np.uint8),
+            labels=images.labels,
+            remarks=remarks,
+        )
 
 
-def read_arrivals(folder: Path, csv: Path | None = None) -> Arrivals:
-    """The pictures below `folder`, labelled by the first folder they are in, by the rows of `csv`, or by both.
+def read_folder(folder: Path, csv: Path | None = None) -> FolderImages:
+    """List the images below `folder`, labelled by the first folder they are in, by the rows of `csv`, or by both.
 
-    Loose files and those in a folder `unlabelled` have a label only if the CSV gives one. Where folder and
-    CSV, or two rows, disagree, every contradiction is listed in a `CampError`.
+    Loose files and those in a folder `unlabelled` have a label only if the CSV file gives one. If the folder and
+    the CSV file, or two rows, disagree, a `CampError` lists every contradiction.
     """
-    keys = _pictures(folder)
+    keys = _image_keys(folder)
     by_folder = _folder_labels(folder, keys)
     if csv is None:
-        return Arrivals(folder, tuple(keys), tuple(by_folder.values()))
+        return FolderImages(folder, tuple(keys), tuple(by_folder.values()))
     by_csv = _csv_labels(csv, folder, keys)
     labels, contradictions = [], []
     for key, label in by_folder.items():
         rows = by_csv.get(key, {})
-        said = {*rows, label} - {None}
-        if len(said) > 1:
+        given = {*rows, label} - {None}
+        if len(given) > 1:
             claims = [f"the folder says {label}"] if label else []
             names = [f"{name} (line {line})" if len(rows) > 1 else name for name, line in rows.items()]
             claims.append(f"{csv.name} says {' and '.join(names)}")
             contradictions.append(f"{folder / key}: {', '.join(claims)}")
-        labels.append(next(iter(said), None))
+        labels.append(next(iter(given), None))
     _refuse(contradictions)
-    return Arrivals(folder, tuple(keys), tuple(labels))
+    return FolderImages(folder, tuple(keys), tuple(labels))
 
 
-def settled(arrivals: Arrivals, digests: Mapping[str, bytes]) -> tuple[Arrivals, list[str]]:
-    """The readable pictures, each once whatever its files are called, and sentences on what was put together.
+def merge_copies(images: FolderImages, digests: Mapping[str, bytes]) -> tuple[FolderImages, list[str]]:
+    """Keep each readable image once, and return sentences about what was merged.
 
-    `digests` are the fingerprints of the readable files by key; what has none is left out. Of equal files the
-    first labelled one stays, or the first one. The same picture under two labels is a contradiction.
+    Of equal files the first labelled one is kept, or the first one. An image under two labels is a contradiction.
+
+    Args:
+        images: All images of the folder.
+        digests: Hashes of the readable files by key; the other files are left out.
     """
     copies: dict[bytes, list[tuple[str, str | None]]] = {}
-    for key, label in sorted(zip(arrivals.keys, arrivals.labels), key=lambda item: item[0]):
+    for key, label in sorted(zip(images.keys, images.labels), key=lambda item: item[0]):
         if key in digests:
             copies.setdefault(digests[key], []).append((key, label))
 
-    kept, contradictions, repeated, half_labelled = [], [], 0, 0
+    kept, contradictions, repeated, partly_labelled = [], [], 0, 0
     for files in copies.values():
         labelled: dict[str, str] = {}
         for key, label in files:
@@ -77,11 +119,11 @@ def settled(arrivals: Arrivals, digests: Mapping[str, bytes]) -> tuple[Arrivals,
                 labelled.setdefault(label, key)
         if len(labelled) > 1:
             (label, key), *others = labelled.items()
-            same = [f"the same picture {arrivals.root / key} says {label}" for label, key in others]
-            contradictions.append(f"{arrivals.root / key}: the label says {label}, {', '.join(same)}")
+            same = [f"the same picture {images.root / key} says {label}" for label, key in others]
+            contradictions.append(f"{images.root / key}: the label says {label}, {', '.join(same)}")
         kept.append(next(((key, label) for label, key in labelled.items()), files[0]))
         repeated += len(files) > 1
-        half_labelled += bool(labelled) and any(label is None for _, label in files)
+        partly_labelled += bool(labelled) and any(label is None for _, label in files)
     _refuse(contradictions)
 
     kept.sort(key=lambda item: item[0])
@@ -89,10 +131,10 @@ def settled(arrivals: Arrivals, digests: Mapping[str, bytes]) -> tuple[Arrivals,
     if repeated:
         pictures = "1 picture is" if repeated == 1 else f"{repeated} pictures are"
         remarks.append(f"{pictures} there more than once and count{'s' * (repeated == 1)} once.")
-    if half_labelled:
-        pictures = "1 picture is" if half_labelled == 1 else f"{half_labelled} pictures are"
+    if partly_labelled:
+        pictures = "1 picture is" if partly_labelled == 1 else f"{partly_labelled} pictures are"
         remarks.append(f"{pictures} there both with and without a label: the label counts.")
-    once = Arrivals(arrivals.root, tuple(key for key, _ in kept), tuple(label for _, label in kept))
+    once = FolderImages(images.root, tuple(key for key, _ in kept), tuple(label for _, label in kept))
     return once, remarks
 
 
@@ -100,18 +142,18 @@ def _refuse(contradictions: Sequence[str]) -> None:
     """Raise an error that lists the contradictions, if there are any."""
     if not contradictions:
         return
-    more = len(contradictions) - CONTRADICTIONS_SHOWN
+    more = len(contradictions) - MAX_CONTRADICTIONS
     pictures = "1 picture has" if len(contradictions) == 1 else f"{len(contradictions)} pictures have"
     lines = [
         f"{pictures} labels that contradict each other, so nothing was learned; correct them and try again.",
-        *contradictions[:CONTRADICTIONS_SHOWN],
+        *contradictions[:MAX_CONTRADICTIONS],
         *([f"and {more} more"] if more > 0 else []),
     ]
     raise CampError("\n".join(lines))
 
 
-def _pictures(folder: Path) -> list[str]:
-    """Sorted keys of the pictures below `folder`."""
+def _image_keys(folder: Path) -> list[str]:
+    """List the images below `folder`, sorted."""
     try:
         if not folder.exists():
             raise CampError(
@@ -128,12 +170,12 @@ def _pictures(folder: Path) -> list[str]:
 
 
 def _folder_labels(root: Path, keys: Sequence[str]) -> dict[str, str | None]:
-    """What the first folder below `root` says of each picture."""
+    """Return the label of each image by the first folder below `root`."""
     names: dict[str, str | None] = {}
     labels: dict[str, str | None] = {}
     for key in keys:
         first, slash, _ = key.partition("/")
-        if not slash or first.strip().casefold() in UNLABELLED:
+        if not slash or first.strip().casefold() in UNLABELLED_FOLDERS:
             labels[key] = None
             continue
         if first not in names:
@@ -144,30 +186,30 @@ def _folder_labels(root: Path, keys: Sequence[str]) -> dict[str, str | None]:
 
 
 def _csv_labels(csv: Path, root: Path, keys: Sequence[str]) -> dict[str, dict[str, int]]:
-    """What the rows of `csv` say: of each picture, its labels and the line that gives each first."""
+    """Return the labels that `csv` gives each image, with the first line that gives each."""
     # Names typed in one way of composing accents must find files stored in another; exact names go first.
     known = {unicodedata.normalize("NFC", key): key for key in keys} | {key: key for key in keys}
     labels: dict[str, dict[str, int]] = {}
-    strangers = []
+    missing = []
     for line, file, label in _rows(csv):
         key = known.get(file) or known.get(_relative(file, f"Line {line} of {csv.name}", root))
         if key is None:
-            strangers.append(f"{file!r} (line {line})")
+            missing.append(f"{file!r} (line {line})")
         elif label.strip():
             where = f"Change line {line} of {csv.name}, or leave its label empty"
             labels.setdefault(key, {}).setdefault(_named(label, where), line)
-    if strangers:
-        rows = "1 row" if len(strangers) == 1 else f"{len(strangers)} rows"
-        dots = ", ..." if len(strangers) > STRANGERS_SHOWN else ""
+    if missing:
+        rows = "1 row" if len(missing) == 1 else f"{len(missing)} rows"
+        dots = ", ..." if len(missing) > MAX_MISSING else ""
         raise CampError(
             f"{csv.name} has {rows} whose file is not among the pictures of {root}: "
-            f"{', '.join(strangers[:STRANGERS_SHOWN])}{dots}; give files relative to {root}."
+            f"{', '.join(missing[:MAX_MISSING])}{dots}; give files relative to {root}."
         )
     return labels
 
 
 def _rows(csv: Path) -> list[tuple[int, str, str]]:
-    """Line, file and label of each row of `csv` that is not blank."""
+    """Return line, file and label of each row of `csv` that is not blank."""
     text = _text(csv)
     header = text.splitlines()[0]
     separator = max(SEPARATORS, key=header.count)
@@ -198,7 +240,7 @@ def _rows(csv: Path) -> list[tuple[int, str, str]]:
 
 
 def _text(csv: Path) -> str:
-    """The text of `csv`, which is neither binary nor empty."""
+    """Read `csv`, which must be neither binary nor empty."""
     try:
         text = csv.read_bytes().decode("utf-8-sig")
     except FileNotFoundError:
@@ -215,7 +257,7 @@ def _text(csv: Path) -> str:
 
 
 def _relative(file: str, where: str, root: Path) -> str:
-    """The key that `file` means, with slashes of either kind."""
+    """Return the key of `file`, with slashes of either kind."""
     path = PureWindowsPath(file.strip())
     if path.anchor or ".." in path.parts:
         raise CampError(
@@ -225,7 +267,7 @@ def _relative(file: str, where: str, root: Path) -> str:
 
 
 def _named(name: str, where: str) -> str:
-    """`name`, checked; the error says `where` it stands."""
+    """Check a name; the error says `where` it was found."""
     try:
         return check_name(name)
     except CampError as error:

@@ -1,4 +1,4 @@
-"""What categories may be called, and which names look like slips of the pen."""
+"""Validation of category names, and detection of probable misspellings."""
 
 import re
 import unicodedata
@@ -9,27 +9,27 @@ import numpy as np
 
 from camp.core.errors import CampError
 
-LONGEST = 100
-"""Characters of the longest name."""
+MAX_LENGTH = 100
+"""Maximum length of a name, in characters."""
 
-UNLABELLED = ("unlabelled", "unlabeled")
-"""Folders of pictures without a label, in any case."""
+UNLABELLED_FOLDERS = ("unlabelled", "unlabeled")
+"""Names of folders of images without a label, in upper or lower case."""
 
-RESERVED = (*UNLABELLED, "unknown")
-"""Words that say something else than a name, in any case."""
+RESERVED = (*UNLABELLED_FOLDERS, "unknown")
+"""Words with a special meaning, in upper or lower case."""
 
-LIKENESS = 0.85
-"""Share of letters, by `SequenceMatcher.ratio`, that two spellings of a name have in common."""
+MIN_SIMILARITY = 0.85
+"""Smallest `SequenceMatcher.ratio` of two spellings of a name."""
 
-SLIPS = 2
-"""Most letters wrong, missing or too many between two spellings, however long the name is."""
+MAX_EDITS = 2
+"""Maximum number of wrong, missing or additional letters between two spellings."""
 
 _BINS = 64
 """Letters are counted by their code modulo this; that letters share a bin costs time, never a match."""
 
 
 def check_name(name: str) -> str:
-    """`name` without surrounding blanks and in composed characters, if a category can be called so.
+    """Return a valid name without surrounding blanks and in composed characters (NFC), or raise a `CampError`.
 
     >>> check_name(" grey heron ")
     'grey heron'
@@ -38,9 +38,9 @@ def check_name(name: str) -> str:
     name = unicodedata.normalize("NFC", name).strip()
     if all(unicodedata.category(letter) in ("Cf", "Zs") for letter in name):
         raise CampError("A category cannot have an empty name: choose one that can be seen.")
-    shown = repr(name if len(name) <= LONGEST else name[:40] + "…")
-    if len(name) > LONGEST:
-        advice = f"choose one of at most {LONGEST} characters, this one has {len(name)}"
+    shown = repr(name if len(name) <= MAX_LENGTH else name[:40] + "…")
+    if len(name) > MAX_LENGTH:
+        advice = f"choose one of at most {MAX_LENGTH} characters, this one has {len(name)}"
     elif any(unicodedata.category(letter) in ("Cc", "Cs", "Zl", "Zp") for letter in name):
         advice = "choose one without control characters"
     elif name.casefold() in RESERVED:
@@ -53,9 +53,9 @@ def check_name(name: str) -> str:
 
 
 def near_misses(names: Sequence[str], known: Sequence[str]) -> list[str]:
-    """A sentence for each of `names` that is not `known`, but spelled much like a known or another new one.
+    """Return a sentence for each new name that is spelled much like a known one or like another new one.
 
-    Names that differ in their digits are different on purpose.
+    Names that differ in their digits are taken as different on purpose.
 
     >>> near_misses(["Herron", "robin"], ["heron", "cabin"])
     ['"Herron" is new, and looks like "heron": rename the folder if it is the same kind.']
@@ -68,14 +68,14 @@ def near_misses(names: Sequence[str], known: Sequence[str]) -> list[str]:
     sizes = counts.sum(axis=1)
     sentences = []
     for position in range(len(old), len(every)):
-        # Each slip changes at most two counts, and the ratio is bounded by them as well: this leaves few pairs.
+        # Each edit changes at most two counts, and the ratio is bounded by them as well: this leaves few pairs.
         apart = np.abs(counts[:position] - counts[position]).sum(axis=1)
-        most = np.minimum(2 * SLIPS, (1 - LIKENESS) * (sizes[:position] + sizes[position]))
+        most = np.minimum(2 * MAX_EDITS, (1 - MIN_SIMILARITY) * (sizes[:position] + sizes[position]))
         alike = [
-            (likeness, other)
+            (similarity, other)
             for other in np.flatnonzero(apart <= most).tolist()
             if _digits(every[other]) == _digits(every[position])
-            and (likeness := _likeness(folded[position], folded[other])) >= LIKENESS
+            and (similarity := _similarity(folded[position], folded[other])) >= MIN_SIMILARITY
         ]
         if alike:
             # A known name counts before one that is new itself, then the likest, then the first.
@@ -85,7 +85,7 @@ def near_misses(names: Sequence[str], known: Sequence[str]) -> list[str]:
 
 
 def _sentence(name: str, other: str, is_known: bool) -> str:
-    """What to say of the new `name` that looks like `other`."""
+    """Return the warning for the new `name` that looks like `other`."""
     if is_known:
         return f'"{name}" is new, and looks like "{other}": rename the folder if it is the same kind.'
     return (
@@ -94,18 +94,18 @@ def _sentence(name: str, other: str, is_known: bool) -> str:
 
 
 def _folded(name: str) -> str:
-    """`name` without case, blanks and punctuation; symbols stay, so that `C` is not `C++`."""
+    """Remove case, blanks and punctuation; symbols stay, so that `C` is not `C++`."""
     letters = unicodedata.normalize("NFKC", name).casefold()
     return "".join(letter for letter in letters if unicodedata.category(letter)[0] not in "PZC")
 
 
 def _digits(name: str) -> list[str]:
-    """The numbers in `name`, as written."""
+    """Return the numbers in `name`, as written."""
     return re.findall(r"\d+", name)
 
 
 def _letter_counts(folded: Sequence[str]) -> np.ndarray:
-    """(n, bins) how often each letter occurs in each name."""
+    """Count the letters of each name: (n, bins)."""
     counts = np.zeros((len(folded), _BINS), dtype=np.int16)
     for row, letters in zip(counts, folded):
         for letter in letters:
@@ -113,13 +113,13 @@ def _letter_counts(folded: Sequence[str]) -> np.ndarray:
     return counts
 
 
-def _likeness(one: str, other: str) -> float:
-    """Share of letters in common, or 0 for what no slip of the pen explains."""
+def _similarity(one: str, other: str) -> float:
+    """Return the similarity of two names, or 0 if the difference is no typing error."""
     if one == other:
         return 1.0 if one else 0.0
-    # A slip seldom strikes the first letter, but male and female, ripe and unripe differ there.
+    # A typing error seldom affects the first letter, but male and female, ripe and unripe differ there.
     if one[:1] != other[:1]:
         return 0.0
     matcher = SequenceMatcher(None, one, other, autojunk=False)
-    slips = sum(max(b - a, d - c) for kind, a, b, c, d in matcher.get_opcodes() if kind != "equal")
-    return matcher.ratio() if slips <= SLIPS else 0.0
+    edits = sum(max(b - a, d - c) for kind, a, b, c, d in matcher.get_opcodes() if kind != "equal")
+    return matcher.ratio() if edits <= MAX_EDITS else 0.0
