@@ -7,7 +7,7 @@ import numpy as np
 import torch
 from PIL import Image
 
-from camp.app.workspace.model import Model
+from camp.app.prediction.model import Model
 from camp.data.augmentations import normalise_, to_unit
 from camp.data.datasets.base import FileReader, Reader
 from camp.data.datasets.embeddings import VectorReader

@@ -2,14 +2,15 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from camp.app.workspace.array_input import GivenImages, NotUsable, own_digests, read_labels
+from camp.app.inputs.arrays import ImageReader, read_labels, unique_digests
+from camp.app.inputs.base import InputError
 from camp.core.errors import CampError
 
 RGB = np.arange(60, dtype=np.uint8).reshape(4, 5, 3)
 
 
 def decoded(image) -> np.ndarray:
-    reader = GivenImages([image])
+    reader = ImageReader([image])
     return np.asarray(reader.decode(reader.read("0")))
 
 
@@ -39,20 +40,20 @@ def test_transparency_and_the_way_the_camera_was_held_are_seen_to(tmp_path):
 
 
 def test_names_of_pictures(tmp_path):
-    reader = GivenImages([tmp_path / "a.png", RGB, "b\udcff.png"])
+    reader = ImageReader([tmp_path / "a.png", RGB, "b\udcff.png"])
     assert [reader.file(key) for key in reader.keys] == [str(tmp_path / "a.png"), "image 1", "b�.png"]
 
 
 @pytest.mark.parametrize(
     ("images", "sentence"),
     [
-        ("heron.png", "A str is no list"),
-        (Image.fromarray(RGB), "A Image is no list"),
-        (7, "A int is no list"),
-        (RGB, r"is one picture; give a list of pictures, \[picture\]"),
-        (RGB[:, :, 0], "is one picture"),
-        (np.zeros((1, 2, 3, 3, 3), np.uint8), "is no pictures"),
-        ([], "no pictures; give at least one"),
+        ("heron.png", "A str is not a list"),
+        (Image.fromarray(RGB), "A Image is not a list"),
+        (7, "A int is not a list"),
+        (RGB, r"is one image; give a list of images, \[image\]"),
+        (RGB[:, :, 0], "is one image"),
+        (np.zeros((1, 2, 3, 3, 3), np.uint8), "is not a sequence of images"),
+        ([], "no images; give at least one"),
         ([RGB, 5], "Image 1 is of the type int"),
         ([RGB.astype(float)], "type float64"),
         (np.zeros((2, 4, 4, 4), np.uint8), r"shape \(4, 4, 4\)"),
@@ -60,8 +61,8 @@ def test_names_of_pictures(tmp_path):
     ],
 )
 def test_what_is_no_pictures_is_refused(images, sentence):
-    with pytest.raises(NotUsable, match=sentence) as caught:
-        GivenImages(images)
+    with pytest.raises(InputError, match=sentence) as caught:
+        ImageReader(images)
     assert isinstance(caught.value, CampError)
     assert isinstance(caught.value, ValueError)
 
@@ -81,13 +82,13 @@ def test_what_is_no_pictures_is_refused(images, sentence):
 )
 def test_labels(labels, names, numbers):
     read = read_labels(labels, 3)
-    assert (read.names, read.numbers) == (names, numbers)
+    assert (read.names, read.numeric) == (names, numbers)
 
 
 @pytest.mark.parametrize(
     ("labels", "sentence"),
     [
-        ([1, 2], "2 labels for 3 pictures"),
+        ([1, 2], "2 labels for 3 images"),
         (["a", 1, 2], "Some labels are names"),
         ([0.5, 1, 2], "Unknown label type: 0.5"),
         ([np.inf, 1, 2], "Unknown label type"),
@@ -105,8 +106,8 @@ def test_what_is_no_labels_is_refused(labels, sentence):
 
 def test_every_row_has_a_fingerprint_of_its_own():
     a, b = b"a" * 16, b"b" * 16
-    first = own_digests([a, b, a, a], [], 0)
+    first = unique_digests([a, b, a, a], [], 0)
     assert bytes(first[0]) == a
     assert len(np.unique(first, axis=0)) == 4
-    second = own_digests([a, b], map(bytes, first), 1)
+    second = unique_digests([a, b], map(bytes, first), 1)
     assert len(np.unique(np.concatenate([first, second]), axis=0)) == 6

@@ -13,8 +13,8 @@ import pytest
 import torch
 from small_models import KINDS, features_of, reader_for, small_model, without_categories, write_pictures
 
-from camp.app.workspace.model import Model
-from camp.app.workspace.prediction import Prediction, Unreadable, predict, predict_picture, write_predictions
+from camp.app.prediction.model import Model
+from camp.app.prediction.predict import Prediction, Unreadable, predict, predict_image, write_predictions
 from camp.core.errors import CampError
 from camp.core.progress import Bar, Progress
 from camp.data.bank.bank import Bank, BankSpec, BankViews
@@ -142,24 +142,24 @@ def test_nothing_is_asked_and_nothing_answered(folder: Path, model: Model) -> No
 
 def test_one_picture_in_memory(folder: Path, model: Model) -> None:
     (expected,) = predict(model, FileReader(folder), ["003.png"])
-    found = predict_picture(model, (folder / "003.png").read_bytes(), "003.png")
+    found = predict_image(model, (folder / "003.png").read_bytes(), "003.png")
     assert found == expected
     with pytest.raises(BadImage, match="empty"):
-        predict_picture(model, b"")
+        predict_image(model, b"")
 
 
 def test_one_vector_in_memory(tmp_path: Path) -> None:
     reader, keys = reader_for(KINDS["embeddings"], tmp_path, 8)
     model = small_model(KINDS["embeddings"], reader, keys)
     (expected,) = predict(model, reader, keys[:1])
-    assert predict_picture(model, reader.read(keys[0]), keys[0]) == expected
+    assert predict_image(model, reader.read(keys[0]), keys[0]) == expected
     for data, reason in (
-        (b"\0" * 9, "9 bytes are no float32"),
+        (b"\0" * 9, "9 bytes are not float32"),
         (b"\0" * 8, r"shape \(2,\), where embeddings takes \(12,\)"),
         (np.full(12, np.nan, "<f4").tobytes(), "not finite"),
     ):
         with pytest.raises(BadImage, match=reason):
-            predict_picture(model, data)
+            predict_image(model, data)
 
 
 def test_vectors_of_another_length_are_unreadable(tmp_path: Path) -> None:
@@ -175,7 +175,7 @@ def test_a_model_without_categories_is_refused(folder: Path, model: Model) -> No
     with pytest.raises(CampError, match="no category"):
         next(predict(without_categories(model), FileReader(folder), ["000.jpg"]))
     with pytest.raises(CampError, match="no category"):
-        predict_picture(without_categories(model), b"")
+        predict_image(without_categories(model), b"")
 
 
 ROWS = [

@@ -14,12 +14,14 @@ from typing import Any
 
 import numpy as np
 import pytest
-from kinds import SMALL, batch, tree
+from small_images import SMALL, batch, tree
 from small_knowledge import enter, knowledge, learned, state
 
-from camp.app.workspace import learn_folder as batches
-from camp.app.workspace.folder import Workspace, WorkspaceSettings
-from camp.app.workspace.steps import load_tip, new_step
+from camp.app.workspace import step_files, thumbnails
+from camp.app.workspace.events import Named
+from camp.app.workspace.step_files import new_step
+from camp.app.workspace.storage import WorkspaceSettings
+from camp.app.workspace.workspace import Workspace
 from camp.cli import main
 from camp.core import progress as progress_module
 from camp.core.errors import CampError
@@ -69,7 +71,7 @@ def january(tmp_path_factory: pytest.TempPathFactory) -> Path:
     with pytest.MonkeyPatch.context() as patch:
         patch.chdir(here)
         assert main(["learn", "W", "january", *SMALL, "--quiet"]) == 0
-    Workspace.open(here / "W").decide({"kind": "named", "category": 3, "name": "crow"})
+    Workspace.open(here / "W").decide(Named(category=3, name="crow"))
     return here
 
 
@@ -97,16 +99,14 @@ def numbers(workspace: Path) -> dict[str, Any]:
     """All that a workspace knows, but for times."""
     held = Workspace.open(workspace)
     known, reports = held.knowledge(), held.reports()
-    for report in reports:
-        del report["seconds"], report["time"]
-    pictures = vars(known.pictures)
+    images = vars(known.images)
     return {
-        "reports": reports,
+        "reports": [report.model_copy(update={"seconds": None, "time": None}) for report in reports],
         "categories": known.categories,
-        "sure": known.sure,
-        "pictures": {name: v.tolist() if isinstance(v, np.ndarray) else v for name, v in pictures.items()},
+        "calibration": known.calibration,
+        "images": {name: v.tolist() if isinstance(v, np.ndarray) else v for name, v in images.items()},
         "metric": {name: tensor.tolist() for name, tensor in known.metric.tensors().items()},
-        "tip": {name: t.tolist() for name, t in load_tip(held.step_folder(known.step)).items()},
+        "tip": {name: t.tolist() for name, t in held.storage.tip(known.step).items()},
         "files": sorted(path for path in tree(workspace)),
     }
 
@@ -123,23 +123,23 @@ def status(capsys: pytest.CaptureFixture[str]) -> str:
 
 def test_a_workspace_keeps_what_it_was_begun_with(tmp_path: Path) -> None:
     settings = WorkspaceSettings(BackboneSettings(backbone="resnet18", resolution=40), seed=7, thumbnails=0)
-    begun = Workspace.begin(tmp_path / "deep" / "W", settings)
-    assert Workspace.open(begun.path).settings == settings
+    begun = Workspace.create(tmp_path / "deep" / "W", settings)
+    assert Workspace.open(tmp_path / "deep" / "W").settings == settings
     assert not begun.learned()
-    with pytest.raises(CampError, match=r"W has learned nothing yet; `camp learn .*W PICTURES` begins\."):
+    with pytest.raises(CampError, match=r"W has learned nothing yet; `camp learn .*W PICTURES` starts it\."):
         begun.knowledge()
 
 
 def test_an_empty_folder_may_become_a_workspace(tmp_path: Path) -> None:
-    assert Workspace.begin(tmp_path, WorkspaceSettings()).path == tmp_path
-    with pytest.raises(CampError, match="is there already and is no workspace; choose a new folder"):
-        Workspace.begin(tmp_path, WorkspaceSettings())
+    assert Workspace.create(tmp_path, WorkspaceSettings()).name == str(tmp_path)
+    with pytest.raises(CampError, match="exists already and is not a workspace; choose a new folder"):
+        Workspace.create(tmp_path, WorkspaceSettings())
 
 
 def test_a_process_that_decides_is_refused_while_another_learns(killer: Killer, here: Path) -> None:
     with working(killer, here):
         with pytest.raises(CampError, match="Another process is working on W; wait until it is done"):
-            Workspace.open(Path("W")).decide({"kind": "named", "category": 1, "name": "egret"})
+            Workspace.open(Path("W")).decide(Named(category=1, name="egret"))
         with pytest.raises(CampError, match="Another process is working on W"):
             Workspace.open(Path("W")).undo()
     Workspace.open(Path("W")).undo()  # the lock went with the process
@@ -188,17 +188,17 @@ class working:
 
 def test_a_step_without_its_event_is_invisible_and_replaced(tmp_path: Path) -> None:
     workspace = learned(tmp_path / "W")
-    stray = workspace.step_folder(2)
+    stray = tmp_path / "W/steps/0002"
     stray.mkdir()
     (stray / "features.npy").write_bytes(b"half of some")
     (stray / "other.txt").write_text("of a killed process")
-    assert state(Workspace.open(workspace.path).knowledge()) == state(knowledge())
+    assert state(Workspace.open(tmp_path / "W").knowledge()) == state(knowledge())
     known = workspace.knowledge()
     known.step = 2
-    with workspace.alone():
+    with workspace.storage.lock():
         enter(workspace, known)
     assert not (stray / "other.txt").exists()
-    assert Workspace.open(workspace.path).knowledge().step == 2
+    assert Workspace.open(tmp_path / "W").knowledge().step == 2
 
 
 def test_old_steps_keep_their_report_only(tmp_path: Path) -> None:
@@ -206,12 +206,14 @@ def test_old_steps_keep_their_report_only(tmp_path: Path) -> None:
     for step in (2, 3):
         known = workspace.knowledge()
         known.step = step
-        with workspace.alone():
+        with workspace.storage.lock():
             enter(workspace, known)
-    kept = {step: sorted(path.name for path in workspace.step_folder(step).iterdir()) for step in (1, 2, 3)}
-    assert kept[1] == kept[2] == ["categories.json", "report.json"]
+    kept = {
+        step: sorted(path.name for path in (tmp_path / f"W/steps/{step:04d}").iterdir()) for step in (1, 2, 3)
+    }
+    assert kept[1] == kept[2] == ["categories.json", "report.json", "report.txt"]
     assert {"features.npy", "files.json", "pictures.safetensors", "tip.safetensors"} < set(kept[3])
-    assert [report["step"] for report in workspace.reports()] == [1, 2, 3]
+    assert [report.step for report in workspace.reports()] == [1, 2, 3]
 
 
 def test_what_a_killed_process_wrote_is_cleared_away(tmp_path: Path) -> None:
@@ -287,11 +289,10 @@ def test_killed_when_it_had_just_begun(
     killer.ask("beginning", here, words)
     assert killer.answer() == (signal.SIGKILL, None)
     assert main(["status", "V"]) == 2
-    assert "V has learned nothing yet; `camp learn V PICTURES` begins." in capsys.readouterr().err
+    assert "V has learned nothing yet; `camp learn V PICTURES` starts it." in capsys.readouterr().err
     assert main(words) == 0
-    assert (
-        Workspace.open(here / "V").reports()[0]["categories"]
-        == (Workspace.open(january / "W").reports()[0]["categories"])
+    assert Workspace.open(here / "V").reports()[0].categories == (
+        Workspace.open(january / "W").reports()[0].categories
     )
 
 
@@ -330,7 +331,7 @@ def test_a_thumbnail_that_can_not_be_written(
 ) -> None:
     """The disk is full after two of them: a monkeypatch, as thumbnails are smaller than all else."""
     saved: list[Path] = []
-    save = batches.save_thumbnail
+    save = thumbnails.save_thumbnail
 
     def full(picture: Any, path: Path) -> None:
         if len(saved) == 2:
@@ -338,7 +339,7 @@ def test_a_thumbnail_that_can_not_be_written(
         saved.append(path)
         save(picture, path)
 
-    monkeypatch.setattr(batches, "save_thumbnail", full)
+    monkeypatch.setattr(thumbnails, "save_thumbnail", full)
     before = tree(here)
     assert main(FEBRUARY) == 2
     assert "No space left on device" in capsys.readouterr().err
@@ -356,7 +357,7 @@ def test_interrupted_by_the_person(
 
     before, shown = tree(here), status(capsys)
     with monkeypatch.context() as patch:
-        patch.setattr(batches, "save_step", interrupted)
+        patch.setattr(step_files, "save_step", interrupted)
         assert main(FEBRUARY) == 130
     assert capsys.readouterr().err == "camp: interrupted; nothing was changed.\n"
     assert before.items() <= tree(here).items()
@@ -367,7 +368,7 @@ def test_interrupted_by_the_person(
 
 def test_the_lock_is_free_after_a_refusal(tmp_path: Path) -> None:
     workspace = learned(tmp_path / "W")
-    with pytest.raises(CampError), workspace.alone():
+    with pytest.raises(CampError), workspace.storage.lock():
         raise CampError("refused")
-    with workspace.alone(Progress(quiet=True)):
+    with workspace.storage.lock(Progress(quiet=True)):
         pass

@@ -5,12 +5,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from camp.app.workspace.names import LONGEST, check_name, near_misses
+from camp.app.inputs.names import MAX_LENGTH, check_name, near_misses
 from camp.core.errors import CampError
 
 
 @pytest.mark.parametrize(
-    "name", ["heron", "grey heron", "Ardea/cinerea", "鷺", "x" * LONGEST, "category", "category 7b"]
+    "name", ["heron", "grey heron", "Ardea/cinerea", "鷺", "x" * MAX_LENGTH, "category", "category 7b"]
 )
 def test_good_names_stay_as_they_are(name: str) -> None:
     assert check_name(name) == name
@@ -26,7 +26,7 @@ def test_blanks_around_a_name_and_accents_taken_apart_do_not_matter() -> None:
         ("", "empty name"),
         ("  ", "empty name"),
         ("\u200b", "empty name"),
-        ("x" * (LONGEST + 1), "at most 100 characters, this one has 101"),
+        ("x" * (MAX_LENGTH + 1), "at most 100 characters, this one has 101"),
         ("he\x07ron", "without control characters"),
         ("he\nron", "without control characters"),
         ("unlabelled", "choose a word other than"),

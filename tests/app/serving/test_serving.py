@@ -14,10 +14,10 @@ from starlette.requests import Request
 from starlette.testclient import TestClient
 from starlette.types import Message
 
+from camp.app.prediction.model import Model
+from camp.app.prediction.predict import Prediction, predict
 from camp.app.serving import app as serving
 from camp.app.serving.app import prediction_app
-from camp.app.workspace.model import Model
-from camp.app.workspace.prediction import Prediction, predict
 from camp.core.errors import CampError
 from camp.data.datasets.base import Reader
 
@@ -78,7 +78,7 @@ def test_every_picture_format(client: TestClient) -> None:
 def test_a_broken_picture_is_400_with_its_reason(client: TestClient, data: bytes, reason: str) -> None:
     answer = client.post("/predict", content=data, headers=JPEG)
     assert answer.status_code == 400
-    assert answer.json()["detail"].startswith("The body is no picture that can be read: ")
+    assert answer.json()["detail"].startswith("The body cannot be read as a picture: ")
     assert reason in answer.json()["detail"]
 
 

@@ -5,9 +5,10 @@ from pathlib import Path
 import numpy as np
 import torch
 
-from camp.app.workspace.folder import Workspace, WorkspaceSettings
-from camp.app.workspace.knowledge import FOUND, LABEL, Category, Knowledge, Pictures
-from camp.app.workspace.steps import new_step, save_step
+from camp.app.workspace.knowledge import CLUSTERED, LABELLED, Category, Images, Knowledge
+from camp.app.workspace.report import BatchReport
+from camp.app.workspace.storage import Step, WorkspaceSettings
+from camp.app.workspace.workspace import Workspace
 from camp.discovery.calibration import Sureness
 from camp.discovery.class_metric import Metric
 from camp.nn.backbones.settings import BackboneSettings
@@ -23,12 +24,12 @@ def knowledge() -> Knowledge:
     category = np.repeat(np.arange(1, 5, dtype=np.int32), EACH)
     labelled = (category <= 2) & (np.arange(n) % EACH < 2)
     features = np.random.default_rng(0).normal(0, 0.1, (n, 5)) + 3 * np.eye(5)[category - 1]
-    pictures = Pictures(
+    images = Images(
         files=[f"january/{row:02d}.png" for row in range(n)],
         digests=np.array([[row] * 16 for row in range(n)], dtype=np.uint8),
         steps=np.ones(n, np.int32),
         category=category,
-        told=np.where(labelled, LABEL, FOUND).astype(np.uint8),
+        source=np.where(labelled, LABELLED, CLUSTERED).astype(np.uint8),
         features=features.astype(np.float16),
         points=features.astype(np.float32),
         positions=features[:, :2].astype(np.float32),
@@ -37,26 +38,25 @@ def knowledge() -> Knowledge:
         id: Category(id, name, 1, "labelled" if name else "discovered") for id, name in enumerate(names, 1)
     }
     metric = Metric(torch.zeros(5), torch.eye(5), torch.zeros(5), unit=False)
-    return Knowledge(1, categories, pictures, metric, Sureness(1.2, 0.5))
+    return Knowledge(1, categories, images, metric, Sureness(1.2, 0.5))
 
 
 def learned(path: Path) -> Workspace:
     """A workspace that has learned exactly that."""
     backbone = BackboneSettings(backbone="conv-tiny")
-    workspace = Workspace.begin(path, WorkspaceSettings(backbone=backbone, thumbnails=0))
-    with workspace.alone():
+    workspace = Workspace.create(path, WorkspaceSettings(backbone=backbone, thumbnails=0))
+    with workspace.storage.lock():
         enter(workspace, knowledge())
     return workspace
 
 
 def enter(workspace: Workspace, known: Knowledge) -> None:
     """Write `known` as a learning step; the lock must be held."""
-    with new_step(workspace.step_folder(known.step)) as folder:
-        save_step(folder, known, {"weight": torch.ones(2)}, {"step": known.step, "folder": "january"})
-    workspace.enter_step(known.step, {"trunk": "none"})
+    report = BatchReport(step=known.step, folder="january")
+    workspace.add_step(Step(known, {"weight": torch.ones(2)}, report), trunk="none")
 
 
 def state(known: Knowledge) -> tuple[object, ...]:
     """All that decisions can change, to be compared."""
-    pictures = known.pictures
-    return known.categories, known.apart, pictures.category.tolist(), pictures.told.tolist()
+    images = known.images
+    return known.categories, known.distinct, images.category.tolist(), images.source.tolist()

@@ -5,7 +5,7 @@ import pytest
 from sklearn.datasets import load_digits
 
 from camp.app.workspace import tsne_layout as layout
-from camp.app.workspace.tsne_layout import laid_out
+from camp.app.workspace.tsne_layout import tsne_layout
 from camp.core.progress import Progress
 
 QUIET = Progress(quiet=True)
@@ -38,14 +38,14 @@ def on_the_map(positions: np.ndarray, count: int) -> bool:
 @pytest.mark.parametrize("count", [1, 2, 3, 4, 5, 12])
 def test_few_pictures(count: int) -> None:
     features, categories = blobs((count,))
-    positions = laid_out(features, categories, NONE, 0, QUIET)
+    positions = tsne_layout(features, categories, NONE, 0, QUIET)
     assert on_the_map(positions, count)
     assert len(np.unique(positions, axis=0)) == count
 
 
 def test_categories_stand_apart() -> None:
     features, categories = blobs((20, 20, 20))
-    positions = laid_out(features, categories, NONE, 0, QUIET)
+    positions = tsne_layout(features, categories, NONE, 0, QUIET)
     assert on_the_map(positions, 60)
     within, apart = spread(positions, categories)
     assert apart > 2 * within
@@ -53,25 +53,25 @@ def test_categories_stand_apart() -> None:
 
 def test_the_same_twice() -> None:
     features, categories = blobs((15, 15))
-    first = laid_out(features, categories, NONE, 3, QUIET)
-    assert np.array_equal(laid_out(features.copy(), categories, NONE, 3, QUIET), first)
+    first = tsne_layout(features, categories, NONE, 3, QUIET)
+    assert np.array_equal(tsne_layout(features.copy(), categories, NONE, 3, QUIET), first)
 
 
 @pytest.mark.parametrize(("value", "dim"), [(0.0, 8), (2.0, 1)])
 def test_pictures_that_are_all_alike(value: float, dim: int) -> None:
     features = np.full((20, dim), value, np.float32)
-    assert on_the_map(laid_out(features, np.zeros(20, np.int64), NONE, 0, QUIET), 20)
+    assert on_the_map(tsne_layout(features, np.zeros(20, np.int64), NONE, 0, QUIET), 20)
 
 
 def test_more_pictures_than_landmarks(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(layout, "LANDMARKS", 40)
     monkeypatch.setattr(layout, "_CHUNK", 64)
     features, categories = blobs((150, 30, 6))
-    positions = laid_out(features, categories, NONE, 0, QUIET)
+    positions = tsne_layout(features, categories, NONE, 0, QUIET)
     assert on_the_map(positions, 186)
     within, apart = spread(positions, categories)
     assert apart > 2 * within
-    assert np.array_equal(laid_out(features, categories, NONE, 0, QUIET), positions)
+    assert np.array_equal(tsne_layout(features, categories, NONE, 0, QUIET), positions)
 
 
 def test_landmarks_are_spread_over_the_categories(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -88,8 +88,8 @@ def test_landmarks_are_spread_over_the_categories(monkeypatch: pytest.MonkeyPatc
 def test_the_map_does_not_turn_over() -> None:
     """Old pictures stay where they were, roughly, when new ones join them."""
     features, categories = blobs((20, 20, 20, 10))
-    before = laid_out(features[:60], categories[:60], NONE, 0, QUIET)
-    after = laid_out(features, categories, before, 0, QUIET)
+    before = tsne_layout(features[:60], categories[:60], NONE, 0, QUIET)
+    after = tsne_layout(features, categories, before, 0, QUIET)
     assert on_the_map(after, 70)
     for axis in (0, 1):
         assert np.corrcoef(before[:, axis], after[:60, axis])[0, 1] > 0.9
@@ -101,7 +101,7 @@ def test_a_small_map_of_many_kinds_is_turned_back(draw: int) -> None:
     digits = load_digits()
     rows = np.random.default_rng(draw).permutation(len(digits.data))[:90]
     features, categories = digits.data[rows].astype(np.float32), digits.target[rows]
-    before = laid_out(features[:60], categories[:60], NONE, 0, QUIET)
-    after = laid_out(features, categories, before, 0, QUIET)
+    before = tsne_layout(features[:60], categories[:60], NONE, 0, QUIET)
+    after = tsne_layout(features, categories, before, 0, QUIET)
     for axis in (0, 1):
         assert np.corrcoef(before[:, axis], after[:60, axis])[0, 1] > 0.3

@@ -5,7 +5,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from camp.app.workspace.batch_input import Arrivals, read_arrivals, settled
+from camp.app.inputs.folders import FolderImages, merge_copies, read_folder
 from camp.core.errors import CampError
 
 
@@ -17,8 +17,8 @@ def folder_of(root: Path, *keys: str) -> Path:
     return root
 
 
-def labels_of(arrivals: Arrivals) -> dict[str, str | None]:
-    return dict(zip(arrivals.keys, arrivals.labels, strict=True))
+def labels_of(images: FolderImages) -> dict[str, str | None]:
+    return dict(zip(images.keys, images.labels, strict=True))
 
 
 @pytest.fixture
@@ -26,10 +26,10 @@ def january(tmp_path: Path) -> Path:
     return folder_of(tmp_path / "january", "heron/1.jpg", "heron/2.jpg", "unlabelled/3.jpg", "4.jpg")
 
 
-def with_csv(january: Path, content: str | bytes) -> Arrivals:
+def with_csv(january: Path, content: str | bytes) -> FolderImages:
     path = january.parent / "labels.csv"
     path.write_bytes(content.encode() if isinstance(content, str) else content)
-    return read_arrivals(january, path)
+    return read_folder(january, path)
 
 
 def test_the_first_folder_is_the_label(tmp_path: Path) -> None:
@@ -44,10 +44,10 @@ def test_the_first_folder_is_the_label(tmp_path: Path) -> None:
         "Unlabeled/heron/f.jpg",
         "heron/notes.txt",
     )
-    arrivals = read_arrivals(root)
-    assert arrivals.root == root
-    assert list(arrivals.keys) == sorted(arrivals.keys)
-    assert labels_of(arrivals) == {
+    images = read_folder(root)
+    assert images.root == root
+    assert list(images.keys) == sorted(images.keys)
+    assert labels_of(images) == {
         "heron/a.jpg": "heron",
         "heron/egret/deep/b.PNG": "heron",
         "heron/unlabelled/c.jpg": "heron",
@@ -99,18 +99,18 @@ def test_a_folder_that_is_none_is_refused(january: Path, name: str, words: str) 
     (january / "bare").mkdir()
     (january / "bare" / "notes.txt").write_text("nothing")
     with pytest.raises(CampError, match=words):
-        read_arrivals(january / name)
+        read_folder(january / name)
 
 
 def test_a_folder_that_cannot_be_asked_for_is_refused(tmp_path: Path) -> None:
     with pytest.raises(CampError, match=r"Could not read the folder|There is no folder"):
-        read_arrivals(tmp_path / ("x" * 300))
+        read_folder(tmp_path / ("x" * 300))
 
 
 @pytest.mark.parametrize("name", ["unknown", "Category 3", "h\x07ron"])
 def test_a_folder_with_a_bad_name_is_refused(tmp_path: Path, name: str) -> None:
     with pytest.raises(CampError, match=r"Rename the folder .* cannot be the name of a category"):
-        read_arrivals(folder_of(tmp_path, f"{name}/1.jpg"))
+        read_folder(folder_of(tmp_path, f"{name}/1.jpg"))
 
 
 @pytest.mark.parametrize(
@@ -155,9 +155,9 @@ def test_a_bad_csv_is_refused_with_a_sentence(january: Path, content: str | byte
 
 def test_a_missing_csv_and_a_folder_in_its_place_are_refused(january: Path) -> None:
     with pytest.raises(CampError, match="There is no file"):
-        read_arrivals(january, january / "labels.csv")
+        read_folder(january, january / "labels.csv")
     with pytest.raises(CampError, match="Could not read"):
-        read_arrivals(january, january / "heron")
+        read_folder(january, january / "heron")
 
 
 def test_files_that_are_not_there_are_counted_and_five_are_named(january: Path) -> None:
@@ -191,7 +191,7 @@ def test_no_more_than_twenty_contradictions_are_listed(tmp_path: Path, count: in
     assert last in lines[-1]
 
 
-SETTLED = Arrivals(
+SETTLED = FolderImages(
     Path("january"),
     ("a.jpg", "b.jpg", "egret/c.jpg", "heron/d.jpg", "heron/e.jpg", "z.jpg"),
     (None, None, "egret", "heron", "heron", None),
@@ -199,7 +199,7 @@ SETTLED = Arrivals(
 
 
 def test_pictures_that_differ_stay_and_need_no_remark() -> None:
-    assert settled(SETTLED, {key: key.encode() for key in SETTLED.keys}) == (SETTLED, [])
+    assert merge_copies(SETTLED, {key: key.encode() for key in SETTLED.keys}) == (SETTLED, [])
 
 
 def test_equal_pictures_count_once_and_the_label_counts() -> None:
@@ -211,8 +211,8 @@ def test_equal_pictures_count_once_and_the_label_counts() -> None:
         "z.jpg": b"2",
         "gone": b"2",
     }
-    once, remarks = settled(SETTLED, digests)
-    assert once == Arrivals(Path("january"), ("b.jpg", "heron/d.jpg"), (None, "heron"))
+    once, remarks = merge_copies(SETTLED, digests)
+    assert once == FolderImages(Path("january"), ("b.jpg", "heron/d.jpg"), (None, "heron"))
     assert remarks == [
         "2 pictures are there more than once and count once.",
         "1 picture is there both with and without a label: the label counts.",
@@ -220,20 +220,20 @@ def test_equal_pictures_count_once_and_the_label_counts() -> None:
 
 
 def test_one_picture_twice_without_a_label_is_one_remark() -> None:
-    once, remarks = settled(SETTLED, {"a.jpg": b"1", "z.jpg": b"1"})
+    once, remarks = merge_copies(SETTLED, {"a.jpg": b"1", "z.jpg": b"1"})
     assert once.keys == ("a.jpg",)
     assert remarks == ["1 picture is there more than once and counts once."]
 
 
 def test_unreadable_pictures_drop_out_even_all_of_them() -> None:
-    assert settled(SETTLED, {"egret/c.jpg": b"1"})[0].keys == ("egret/c.jpg",)
-    assert settled(SETTLED, {}) == (Arrivals(Path("january"), (), ()), [])
+    assert merge_copies(SETTLED, {"egret/c.jpg": b"1"})[0].keys == ("egret/c.jpg",)
+    assert merge_copies(SETTLED, {}) == (FolderImages(Path("january"), (), ()), [])
 
 
 def test_one_picture_under_two_labels_is_a_contradiction() -> None:
     digests = {"a.jpg": b"1", "egret/c.jpg": b"1", "heron/d.jpg": b"1", "heron/e.jpg": b"1"}
     with pytest.raises(CampError) as caught:
-        settled(SETTLED, digests)
+        merge_copies(SETTLED, digests)
     head, *lines = str(caught.value).splitlines()
     assert head.startswith("1 picture has labels that contradict each other, so nothing was learned")
     assert lines == [
@@ -267,8 +267,8 @@ def test_folder_and_csv_together_are_either_in_agreement_or_refused(
             listed = [line.split(":")[0].removeprefix(f"{root}/") for line in lines[:20]]
             assert listed == sorted(wrong)[:20]
             return
-        arrivals = with_csv(root, text)
-        assert labels_of(arrivals) == {key: next(iter(said[key]), None) for key in keys}
+        images = with_csv(root, text)
+        assert labels_of(images) == {key: next(iter(said[key]), None) for key in keys}
 
 
 @settings(max_examples=30, deadline=None)
@@ -276,7 +276,7 @@ def test_folder_and_csv_together_are_either_in_agreement_or_refused(
 def test_the_order_of_the_file_system_does_not_matter(keys: list[str], data: st.DataObject) -> None:
     shuffled = data.draw(st.permutations(keys))
     with tempfile.TemporaryDirectory() as one, tempfile.TemporaryDirectory() as other:
-        first = read_arrivals(folder_of(Path(one), *keys))
-        second = read_arrivals(folder_of(Path(other), *shuffled))
+        first = read_folder(folder_of(Path(one), *keys))
+        second = read_folder(folder_of(Path(other), *shuffled))
     assert (first.keys, first.labels) == (second.keys, second.labels)
     assert list(first.keys) == sorted(keys)

@@ -9,11 +9,12 @@ from PIL import Image
 from sklearn.datasets import load_digits
 from sklearn.decomposition import PCA
 
-from camp.app.workspace.folder import Workspace, WorkspaceSettings
-from camp.app.workspace.knowledge import FOUND, LABEL, Category, Knowledge, Pictures
+from camp.app.workspace.knowledge import CLUSTERED, LABELLED, Category, Images, Knowledge
 from camp.app.workspace.overview import overview
-from camp.app.workspace.steps import new_step, save_step
+from camp.app.workspace.report import BatchReport, CategoryReport, CategoryShift, Seconds
+from camp.app.workspace.storage import FolderStorage, Step, WorkspaceSettings
 from camp.app.workspace.thumbnails import save_thumbnail
+from camp.app.workspace.workspace import Workspace
 from camp.discovery.calibration import Sureness
 from camp.discovery.class_metric import Metric
 
@@ -39,36 +40,34 @@ def small_workspace(path: Path, count: int = 400, thumbnails: bool = True) -> Wo
     category = digits + 1
     eights = np.flatnonzero(digits == 8)
     category[eights[len(eights) // 2 :]] = 10
-    told = np.where((digits < len(NAMES)) & (np.arange(len(digits)) % 3 == 0), LABEL, FOUND)
+    source = np.where((digits < len(NAMES)) & (np.arange(len(digits)) % 3 == 0), LABELLED, CLUSTERED)
     step = np.where(category <= FIRST, 1, 2)
     order = np.argsort(step, kind="stable")
     images, step, category = images[order], step[order], category[order]
-    workspace = Workspace.begin(path, WorkspaceSettings())
+    workspace = Workspace.create(path, WorkspaceSettings())
     for number in (1, 2):
         part = slice(0, int((step <= number).sum()))
         rows = order[part]
-        pictures = Pictures(
+        table = Images(
             files=[f"digits/{row:04d}.png" for row in rows],
             digests=np.array([[*row.to_bytes(8, "big"), *bytes(8)] for row in rows.tolist()], dtype=np.uint8),
             steps=step[part].astype(np.int32),
             category=category[part].astype(np.int32),
-            told=told[rows].astype(np.uint8),
+            source=source[rows].astype(np.uint8),
             features=features[rows].astype(np.float16),
             points=features[rows].astype(np.float32),
             positions=positions[rows].astype(np.float32),
         )
         as_it_is = Metric(torch.zeros(16), torch.eye(16), torch.zeros(16), unit=False)
         known = Knowledge(
-            number, _categories(np.unique(pictures.category)), pictures, as_it_is, Sureness(1.0, 20.0)
+            number, _categories(np.unique(table.category)), table, as_it_is, Sureness(1.0, 20.0)
         )
-        with workspace.alone():
-            with new_step(workspace.step_folder(number)) as folder:
-                save_step(folder, known, {}, _report(known))
+        with workspace.storage.lock():
             if thumbnails:
-                for image, digest in zip(images[step == number], pictures.digests[pictures.steps == number]):
+                for image, digest in zip(images[step == number], table.digests[table.steps == number]):
                     picture = Image.fromarray((255 - image * 15).astype(np.uint8)).convert("RGB")
-                    save_thumbnail(picture, workspace.thumbnail(digest))
-            workspace.enter_step(number, {"pictures": len(pictures)})
+                    save_thumbnail(picture, FolderStorage.open(path).thumbnail(digest))
+            workspace.add_step(Step(known, {}, _report(known)), trunk="none")
     return workspace
 
 
@@ -82,40 +81,36 @@ def _categories(ids: np.ndarray) -> dict[int, Category]:
     return {id: one(id) for id in ids.tolist()}
 
 
-def _report(known: Knowledge) -> dict[str, object]:
+def _report(known: Knowledge) -> BatchReport:
     new = [
         id for id, one in known.categories.items() if one.step == known.step and one.origin == "discovered"
     ]
-    counts = known.counts()
+    counts, mine = known.counts(), known.images.steps == known.step
     seen = overview(known)
-    old = [id for id in counts if known.categories[id].step < known.step]
-    return {
-        "step": known.step,
-        "time": f"2026-0{known.step}-03T10:00:00+00:00",
-        "folder": ("january", "february")[known.step - 1],
-        "pictures": int((known.pictures.steps == known.step).sum()),
-        "labelled": int((known.pictures.told[known.pictures.steps == known.step] == LABEL).sum()),
-        "unreadable": known.step - 1,
-        "repeated": 2,
-        "n_new": len(new),
-        "new_given": False,
-        "curve": [[k, 0.9 - 0.02 * abs(k - len(new))] for k in range(9)],
-        "categories": [
-            {
-                "id": id,
-                "name": known.categories[id].name,
-                "pictures": counts[id],
-                "labelled": 0,
-                "kind": "discovered" if id in new else "known",
-            }
+    return BatchReport(
+        step=known.step,
+        time=f"2026-0{known.step}-03T10:00:00+00:00",
+        folder=("january", "february")[known.step - 1],
+        n_images=int(mine.sum()),
+        n_labelled=int((known.images.source[mine] == LABELLED).sum()),
+        unreadable=known.step - 1,
+        repeated=2,
+        n_new=len(new),
+        curve=[(k, 0.9 - 0.02 * abs(k - len(new))) for k in range(9)],
+        categories=[
+            CategoryReport(
+                id=id,
+                name=known.categories[id].name,
+                n_images=counts[id],
+                kind="discovered" if id in new else "known",
+            )
             for id in counts
         ],
-        "drift": [{"id": id, "moved": 0.3 * id} for id in old],
-        "linked": [],
-        "doubtful": int(seen.doubtful().sum()),
-        "confidence": float(seen.own.mean()),
-        "epochs": 10,
-        "views": 2,
-        "seconds": {"total": 12.5},
-        "remarks": ["1 file could not be read: digits/broken.png."] if known.step == 2 else [],
-    }
+        drift=[CategoryShift(id, 0.3 * id) for id in counts if known.categories[id].step < known.step],
+        doubtful=int(seen.doubtful().sum()),
+        confidence=float(seen.confidence.mean()),
+        epochs=10,
+        views=2,
+        seconds=Seconds(total=12.5),
+        remarks=["1 file could not be read: digits/broken.png."] if known.step == 2 else [],
+    )
