@@ -84,8 +84,8 @@ def _plain(name: str) -> str:
 def score(months: Path, place: Path, predictions: Path) -> None:
     """Print how right `predictions` of `new/` are, and what the discovered categories are."""
     truth, knowledge, majority = _truth(months), *_majorities(months, place)
-    seen = {truth[file] for file in knowledge.pictures.files}
-    given = {path.split("/")[1] for path in knowledge.pictures.files if "/unlabelled/" not in path}
+    seen = {truth[file] for file in knowledge.images.files}
+    given = {path.split("/")[1] for path in knowledge.images.files if "/unlabelled/" not in path}
     right: dict[str, list[bool]] = {"all": [], "labelled": [], "discovered": []}
     wrongly, rightly = [], []
     with predictions.open() as file:
@@ -115,7 +115,8 @@ def score(months: Path, place: Path, predictions: Path) -> None:
 
 def review(months: Path, place: Path) -> None:
     """Decide as a person would who knows the birds: name what is mostly one kind, merge what has the name already."""
-    from camp.app.workspace.folder import Workspace
+    from camp.app.workspace.events import Merged, Named
+    from camp.app.workspace.workspace import Workspace
 
     workspace = Workspace.open(place)
     _, majority = _majorities(months, place)
@@ -125,9 +126,9 @@ def review(months: Path, place: Path) -> None:
             continue
         other = workspace.knowledge().named().get(name)
         if other is None:
-            workspace.decide({"kind": "named", "category": category.id, "name": name})
+            workspace.decide(Named(category=category.id, name=name))
         else:
-            workspace.decide({"kind": "merged", "category": category.id, "into": other})
+            workspace.decide(Merged(category=category.id, into=other))
     print(f"{len(workspace.events())} events")
 
 
@@ -138,13 +139,13 @@ def _truth(months: Path) -> dict[str, str]:
 
 def _majorities(months: Path, place: Path) -> tuple["Knowledge", dict[int, tuple[str, float, int]]]:
     """What is known, and of each category the class of most of its pictures, their share, and their number."""
-    from camp.app.workspace.folder import Workspace
+    from camp.app.workspace.workspace import Workspace
 
     truth, knowledge = _truth(months), Workspace.open(place).knowledge()
     majority = {}
     for category in knowledge.live():
         rows = knowledge.rows_of(category.id)
-        [(name, count)] = Counter(truth[knowledge.pictures.files[row]] for row in rows).most_common(1)
+        [(name, count)] = Counter(truth[knowledge.images.files[row]] for row in rows).most_common(1)
         majority[category.id] = (name, count / len(rows), len(rows))
     return knowledge, majority
 

@@ -41,12 +41,21 @@ def knowledge() -> Knowledge:
     return Knowledge(1, categories, images, metric, Sureness(1.2, 0.5))
 
 
+SETTINGS = WorkspaceSettings(backbone=BackboneSettings(backbone="conv-tiny"), thumbnails=0)
+
+
 def learned(path: Path) -> Workspace:
     """A workspace that has learned exactly that."""
-    backbone = BackboneSettings(backbone="conv-tiny")
-    workspace = Workspace.create(path, WorkspaceSettings(backbone=backbone, thumbnails=0))
+    workspace = Workspace.create(path, SETTINGS)
     with workspace.storage.lock():
         enter(workspace, knowledge())
+    return workspace
+
+
+def in_memory() -> Workspace:
+    """The same in memory."""
+    workspace = Workspace.in_memory(SETTINGS)
+    enter(workspace, knowledge())
     return workspace
 
 

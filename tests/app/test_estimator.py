@@ -13,10 +13,11 @@ from sklearn.preprocessing import StandardScaler
 from sklearn.utils.estimator_checks import parametrize_with_checks
 
 from camp import CAMP
+from camp.app.inputs.folders import read_folder
 from camp.app.prediction.model import open_model
 from camp.app.prediction.predict import Prediction, predict
 from camp.app.workspace.events import Merged, Named
-from camp.app.workspace.pipeline import LearnOptions, LearnRequest, learn_folder
+from camp.app.workspace.pipeline import LearnRequest, learn_folder
 from camp.app.workspace.status import status_text
 from camp.app.workspace.storage import WorkspaceSettings
 from camp.app.workspace.workspace import Workspace
@@ -360,7 +361,7 @@ def write_pictures(folder: Path) -> tuple[list[Path], list[str | None]]:
 @pytest.fixture(scope="module")
 def birds(tmp_path_factory) -> tuple[CAMP, list[Path]]:
     paths, labels = write_pictures(tmp_path_factory.mktemp("pictures"))
-    return CAMP(resolution=32, new=1).fit(paths, labels), paths
+    return CAMP(backbone="conv-tiny", new=1).fit(paths, labels), paths
 
 
 def test_pictures_of_every_kind_are_the_same(birds):
@@ -374,7 +375,7 @@ def test_pictures_of_every_kind_are_the_same(birds):
         np.testing.assert_array_equal(model.transform(given), expected)
     np.testing.assert_array_equal(model.predict(mixed[:3]), model.predict(paths[:3]))
     labels = ["red", "green", None] * 8
-    one, two = (CAMP(resolution=32, new=1).fit(given, labels) for given in (paths, np.stack(arrays)))
+    one, two = (CAMP(backbone="conv-tiny", new=1).fit(given, labels) for given in (paths, np.stack(arrays)))
     np.testing.assert_array_equal(one.predict_proba(paths), two.predict_proba(paths))
 
 
@@ -403,12 +404,10 @@ def test_the_commands_work_on_what_was_saved(birds, tmp_path):
     more = tmp_path / "more"
     write_pictures(more)
     with pytest.raises(CampError, match="All 24 pictures have been learned before"):
-        learn_folder(
-            tmp_path / "birds", LearnRequest(more, options=LearnOptions(new=0)), None, Progress(quiet=True)
-        )
+        learn_folder(tmp_path / "birds", LearnRequest(read_folder(more), new=0), None, Progress(quiet=True))
     Image.new("RGB", (20, 20), "red").save(more / "another.png")
     report = learn_folder(
-        tmp_path / "birds", LearnRequest(more, options=LearnOptions(new=0)), None, Progress(quiet=True)
+        tmp_path / "birds", LearnRequest(read_folder(more), new=0), None, Progress(quiet=True)
     )
     assert report.step == 2
     assert report.repeated == 24
@@ -421,10 +420,10 @@ def test_what_camp_learn_made_can_be_loaded_and_taught(tmp_path):
         kind = tmp_path / "january" / ("red", "green", "unlabelled")[place % 3]
         kind.mkdir(parents=True, exist_ok=True)
         path.rename(kind / path.name)
-    settings = WorkspaceSettings(CAMP(resolution=32)._settings().backbone, thumbnails=2)
+    settings = WorkspaceSettings(CAMP(backbone="conv-tiny")._settings().backbone, thumbnails=2)
     learn_folder(
         tmp_path / "w",
-        LearnRequest(tmp_path / "january", options=LearnOptions(new=1)),
+        LearnRequest(read_folder(tmp_path / "january"), new=1),
         settings,
         Progress(quiet=True),
     )
@@ -444,7 +443,7 @@ def test_pictures_that_can_not_be_read_are_named(birds, tmp_path):
     model, paths = birds
     broken = tmp_path / "broken.png"
     broken.write_bytes(b"no picture")
-    for ask in (model.predict, CAMP(resolution=32).fit):
+    for ask in (model.predict, CAMP(backbone="conv-tiny").fit):
         with pytest.raises(CampError, match=r"broken\.png cannot be read: not a picture"):
             ask([paths[0], broken])
         with pytest.raises(CampError, match=r"gone\.png cannot be read"):

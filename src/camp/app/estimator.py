@@ -20,7 +20,7 @@ from camp.app.prediction.model import Model
 from camp.app.prediction.predict import UNKNOWN, Unreadable, points
 from camp.app.workspace.events import Decision, Merged, Named
 from camp.app.workspace.knowledge import category_title
-from camp.app.workspace.pipeline import VECTORS, LearnOptions, learn_batch
+from camp.app.workspace.pipeline import VECTORS, LearnRequest, learn_batch
 from camp.app.workspace.storage import MemoryStorage, WorkspaceSettings
 from camp.app.workspace.workspace import Workspace
 from camp.core.progress import Progress
@@ -157,8 +157,8 @@ class CAMP(ClassNamePrefixFeaturesOutMixin, ClassifierMixin, TransformerMixin, B
             raise InputError(
                 f"The labels are {kind}, and were not before; give the same kind in every batch."
             )
-        options = LearnOptions(self.new, self.epochs, self.views)
-        learn_batch(workspace, batch, options, Progress(quiet=not self.verbose))
+        request = LearnRequest(batch, self.new, self.epochs, self.views)
+        learn_batch(workspace, request, Progress(quiet=not self.verbose))
         self._use(workspace)
         return self
 
@@ -212,7 +212,9 @@ class CAMP(ClassNamePrefixFeaturesOutMixin, ClassifierMixin, TransformerMixin, B
         if self._workspace.settings.backbone.backbone == VECTORS:
             x = torch.from_numpy(self._vectors(X, reset=False))
             device = self._model.backbone.device
-            return torch.cat([self._model.points({"vector": part.to(device)}) for part in torch.split(x, _CHUNK)])
+            return torch.cat(
+                [self._model.points({"vector": part.to(device)}) for part in torch.split(x, _CHUNK)]
+            )
         reader = ImageReader(X)
         found = []
         for point in points(self._model, reader, reader.keys):

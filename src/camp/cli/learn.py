@@ -52,7 +52,8 @@ def _learn(
         quiet: Show no progress.
     """
     with starting(quiet):
-        from camp.app.workspace.pipeline import LearnOptions, LearnRequest, learn_folder
+        from camp.app.inputs.folders import read_folder
+        from camp.app.workspace.pipeline import LearnRequest, learn_folder
         from camp.app.workspace.storage import FolderStorage, WorkspaceSettings
 
     if weights is not None and Path(weights).exists():
@@ -65,7 +66,8 @@ def _learn(
         present = FolderStorage.open(Path(workspace)).settings if exists else WorkspaceSettings()
         of_workspace["backbone"] = dataclasses.replace(present.backbone, **of_backbone)
         settings = dataclasses.replace(present, **of_workspace)
-    request = LearnRequest(Path(pictures), Path(labels) if labels else None, LearnOptions(new, epochs, views))
+    images = read_folder(Path(pictures), Path(labels) if labels else None)
+    request = LearnRequest(images, new, epochs, views)
     report = learn_folder(Path(workspace), request, settings, Progress(quiet))
     print(report.summary())
     if report.needs_review:

@@ -2,7 +2,7 @@ import random
 import string
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from camp.app.inputs.names import MAX_LENGTH, check_name, near_misses
@@ -43,6 +43,7 @@ def test_bad_names_are_refused_with_a_sentence(name: str, words: str) -> None:
     assert len(str(caught.value)) < 200
 
 
+@settings(max_examples=50, deadline=None)
 @given(st.text())
 def test_a_checked_name_passes_the_check_again(name: str) -> None:
     try:

@@ -152,9 +152,7 @@ def test_a_name_that_is_taken_offers_to_merge(page: Page, site: Site) -> None:
     page.keyboard.press("Enter")
     page.get_by_role("button", name="Merge the two").click()
     expect(card(page, 10)).to_have_count(0)
-    assert [(event.kind, event.category, event.into) for event in site.decisions] == [
-        ("merged", 10, 2)
-    ]
+    assert [(event.kind, event.category, event.into) for event in site.decisions] == [("merged", 10, 2)]
 
 
 def test_a_name_that_can_not_be_is_refused_with_a_sentence(page: Page, site: Site) -> None:
@@ -385,7 +383,7 @@ def test_strangers_are_refused(site: Site, headers: dict[str, str], cookie: bool
     with httpx.Client(base_url=site.address, trust_env=False) as client:
         if cookie:
             assert client.get(f"/?token={TOKEN}").status_code == 303
-        body = {"events": 2, "category": 5, "name": "mine"}
+        body = {"events": 2, "decision": {"kind": "named", "category": 5, "name": "mine"}}
         assert client.post("/api/decide", json=body, headers=headers).status_code == 403
         assert client.get("/thumbnails/x/0", headers=headers).status_code == 403
     assert site.decisions == []
@@ -427,7 +425,7 @@ def test_another_page_in_the_same_browser_can_not_decide(browser: Browser, site:
             stranger = context.new_page()
             # The same machine: to a browser this is the same site, so that the cookie is sent along.
             stranger.goto(f"http://127.0.0.1:{foreign.server_port}/")
-            body = '{"events": 2, "category": 5, "name": "mine"}'
+            body = '{"events": 2, "decision": {"kind": "named", "category": 5, "name": "mine"}}'
             stranger.evaluate(
                 """([url, body]) => fetch(url, {method: "POST", mode: "no-cors", credentials: "include",
                 headers: {"Content-Type": "text/plain"}, body}).catch(() => {})""",

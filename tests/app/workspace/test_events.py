@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from small_knowledge import EACH, enter, knowledge, learned, state
+from small_knowledge import EACH, enter, in_memory, knowledge, learned, state
 
 from camp.app.workspace.events import (
     Decision,
@@ -26,6 +26,7 @@ from camp.app.workspace.events import (
     standing,
 )
 from camp.app.workspace.knowledge import DISCARDED, Knowledge
+from camp.app.workspace.storage import MemoryStorage
 from camp.app.workspace.workspace import Workspace
 from camp.core.errors import CampError
 
@@ -188,43 +189,45 @@ def drawn(known: Knowledge, draw: Draw) -> Decision:
 @given(DRAWS)
 def test_any_sequence_of_decisions(draws: list[Draw]) -> None:
     """Ids are permanent, no picture is lost, the log alone says everything, and all of it can be taken back."""
-    with tempfile.TemporaryDirectory() as folder:
-        workspace = learned(Path(folder) / "W")
-        first = state(workspace.knowledge())
-        known = workspace.knowledge()
-        given_out = set(known.categories)
-        for draw in draws:
-            if draw[0] == "undo":
-                if standing(workspace.events()):
-                    workspace.undo()
+    workspace = in_memory()
+    first = state(workspace.knowledge())
+    known = workspace.knowledge()
+    given_out = set(known.categories)
+    for draw in draws:
+        if draw[0] == "undo":
+            if standing(workspace.events()):
+                workspace.undo()
+        else:
+            decision = drawn(known, draw)
+            try:
+                workspace.decide(decision)
+            except CampError:
+                assert state(workspace.knowledge()) == state(known)
             else:
-                decision = drawn(known, draw)
-                try:
-                    workspace.decide(decision)
-                except CampError:
-                    assert state(workspace.knowledge()) == state(known)
-                else:
-                    assert state(workspace.knowledge()) == state(decision.apply(known))
-                    if isinstance(decision, Moved) and decision.made:
-                        assert decision.into not in given_out
-                        given_out.add(decision.into)
-            known = workspace.knowledge()
-            assert set(known.categories) <= given_out
-            live = {category.id for category in known.live()}
-            assert set(known.images.category.tolist()) <= live | {DISCARDED}
-            assert known.images.files == knowledge().images.files
-            names = [category.name for category in known.live() if category.name is not None]
-            assert len(names) == len(set(names))
-        again = Workspace.open(Path(folder) / "W")
-        assert state(again.knowledge()) == state(known)
-        assert again.knowledge().next_id() == known.next_id() > max(given_out)
-        folded = knowledge()
-        for event in standing(again.events()):
-            folded = event.apply(folded)
-        assert state(folded) == state(known)
-        while standing(again.events()):
-            again.undo()
-        assert state(again.knowledge()) == first
+                assert state(workspace.knowledge()) == state(decision.apply(known))
+                if isinstance(decision, Moved) and decision.made:
+                    assert decision.into not in given_out
+                    given_out.add(decision.into)
+        known = workspace.knowledge()
+        assert set(known.categories) <= given_out
+        live = {category.id for category in known.live()}
+        assert set(known.images.category.tolist()) <= live | {DISCARDED}
+        assert known.images.files == knowledge().images.files
+        names = [category.name for category in known.live() if category.name is not None]
+        assert len(names) == len(set(names))
+    assert isinstance(workspace.storage, MemoryStorage)
+    with tempfile.TemporaryDirectory() as folder:
+        workspace.storage.save(Path(folder) / "W")
+        again = Workspace(MemoryStorage.load(Path(folder) / "W"))
+    assert state(again.knowledge()) == state(known)
+    assert again.knowledge().next_id() == known.next_id() > max(given_out)
+    folded = knowledge()
+    for event in standing(again.events()):
+        folded = event.apply(folded)
+    assert state(folded) == state(known)
+    while standing(again.events()):
+        again.undo()
+    assert state(again.knowledge()) == first
 
 
 def test_an_id_that_was_undone_before_a_batch_is_not_used_after_it(workspace: Workspace) -> None:

@@ -10,11 +10,12 @@ import torch
 from PIL import Image
 from small_images import batch
 
+from camp.app.inputs.folders import read_folder
 from camp.app.prediction.model import open_model
 from camp.app.prediction.predict import predict_image
 from camp.app.workspace.events import Discarded, Merged, Moved, Named
 from camp.app.workspace.knowledge import CLUSTERED, DISCARDED, LABELLED, Knowledge
-from camp.app.workspace.pipeline import LearnOptions, LearnRequest, learn_folder
+from camp.app.workspace.pipeline import LearnRequest, learn_folder
 from camp.app.workspace.report import BatchReport
 from camp.app.workspace.status import status_text
 from camp.app.workspace.storage import WorkspaceSettings
@@ -46,7 +47,7 @@ class Birds:
         start = 50 * self.months if first is None else first
         pictures = batch(self.folder / f"month{self.months}", labelled, unlabelled, start)
         return learn_folder(
-            self.folder / "W", LearnRequest(pictures, options=LearnOptions(**asked)), self.settings, QUIET
+            self.folder / "W", LearnRequest(read_folder(pictures), **asked), self.settings, QUIET
         )
 
     @property
@@ -204,7 +205,7 @@ def test_a_label_is_not_lost_when_the_picture_comes_again_without_it(birds: Bird
     for path in (birds.folder / "month1" / "heron").iterdir():
         (again / f"copy of {path.name}").write_bytes(path.read_bytes())
     batch(birds.folder / "again", {"robin": 1}, None, 300)
-    learn_folder(birds.folder / "W", LearnRequest(birds.folder / "again"), None, QUIET)
+    learn_folder(birds.folder / "W", LearnRequest(read_folder(birds.folder / "again")), None, QUIET)
     images = birds.known.images
     assert images.source.tolist() == [LABELLED] * 13
     assert birds.known.counts() == {1: 6, 2: 7}
@@ -216,7 +217,7 @@ def test_a_new_label_for_an_old_picture_counts(birds: Birds) -> None:
     corrected.mkdir(parents=True)
     one = birds.folder / "month1" / "heron" / "heron-050.png"
     (corrected / one.name).write_bytes(one.read_bytes())
-    learn_folder(birds.folder / "W", LearnRequest(birds.folder / "corrected"), None, QUIET)
+    learn_folder(birds.folder / "W", LearnRequest(read_folder(birds.folder / "corrected")), None, QUIET)
     assert birds.known.counts() == {1: 5, 2: 7}
 
 
@@ -264,7 +265,7 @@ def test_the_next_batch_uses_what_a_person_decided(birds: Birds) -> None:
     assert egrets <= {known.images.files[row] for row in known.rows_of(made)}
     batch(birds.folder / "names", {"crow": 2}, first=900)
     (birds.folder / "names" / "crow").rename(birds.folder / "names" / "black bird")
-    learn_folder(birds.folder / "W", LearnRequest(birds.folder / "names"), None, QUIET)
+    learn_folder(birds.folder / "W", LearnRequest(read_folder(birds.folder / "names")), None, QUIET)
     assert birds.known.named() == known.named()  # the label finds the category by its new name
 
 
@@ -333,9 +334,7 @@ def test_broken_pictures_are_left_out_and_listed(birds: Birds) -> None:
     folder = batch(birds.folder / "mixed", {"heron": 5}, {"crow": 5})
     (folder / "heron" / "broken.jpg").write_bytes(b"\xff\xd8\xff\xe0 and no more")
     (folder / "empty.png").write_bytes(b"")
-    report = learn_folder(
-        birds.folder / "W", LearnRequest(folder, options=LearnOptions(new=1)), SETTINGS, QUIET
-    )
+    report = learn_folder(birds.folder / "W", LearnRequest(read_folder(folder), new=1), SETTINGS, QUIET)
     assert (report.n_images, report.unreadable) == (10, 2)
     lines = (birds.folder / "W/steps/0001/unreadable.csv").read_text().splitlines()
     assert lines[0] == "picture,reason"
@@ -348,7 +347,7 @@ def test_copies_count_once_and_labels_may_come_from_a_table(birds: Birds) -> Non
     Image.open(folder / "heron" / "heron-000.png").save(folder / "unlabelled" / "copy.png")
     table = birds.folder / "labels.csv"
     table.write_text("file,label\nunlabelled/crow-000.png,crow\nunlabelled/crow-001.png,crow\n")
-    report = learn_folder(birds.folder / "W", LearnRequest(folder, csv=table), SETTINGS, QUIET)
+    report = learn_folder(birds.folder / "W", LearnRequest(read_folder(folder, table)), SETTINGS, QUIET)
     assert (report.n_images, report.n_labelled) == (10, 7)
     assert report.remarks == [
         "1 picture is there more than once and counts once.",

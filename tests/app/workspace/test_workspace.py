@@ -255,8 +255,9 @@ def test_killed_before_the_step_counts(
     assert before.items() <= after.items()
     assert after != before or point == "event"  # something had been done by then
     assert status(capsys) == shown
-    assert main(FEBRUARY) == 0
-    assert numbers(here / "W") == numbers(undisturbed / "W")
+    if point in ("bank", "event"):  # the others are in `test_killed_over_and_over`
+        assert main(FEBRUARY) == 0
+        assert numbers(here / "W") == numbers(undisturbed / "W")
 
 
 def test_killed_once_the_step_counts(
@@ -275,7 +276,7 @@ def test_killed_once_the_step_counts(
 
 
 def test_killed_over_and_over(killer: Killer, here: Path, undisturbed: Path) -> None:
-    for point in ("bank", "writing", "event", "entering"):
+    for point in ("training", "clustering", "thumbnails", "writing", "entering"):
         killer.ask(point, here, FEBRUARY)
         assert killer.answer() == (signal.SIGKILL, None), point
     assert main(FEBRUARY) == 0
@@ -322,8 +323,9 @@ def test_a_full_disk_leaves_what_was_there(
     assert all(path.startswith(("W/bank", "W/thumbnails/")) for path in after.keys() - before.keys())
     assert not [path for path in after.keys() - before.keys() if path.endswith(".jpg")]
     assert status(capsys) == shown
-    assert main(FEBRUARY) == 0
-    assert numbers(here / "W") == numbers(undisturbed / "W")
+    if largest == 10_000:
+        assert main(FEBRUARY) == 0
+        assert numbers(here / "W") == numbers(undisturbed / "W")
 
 
 def test_a_thumbnail_that_can_not_be_written(

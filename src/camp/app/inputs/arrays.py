@@ -11,7 +11,7 @@ from numpy.typing import ArrayLike
 from PIL import Image
 from sklearn.utils import column_or_1d
 
-from camp.app.inputs.base import InputError, ReadableImages
+from camp.app.inputs.base import BatchInput, InputError, ReadableImages
 from camp.app.inputs.names import check_name
 from camp.data.bank.bank import digest_of
 from camp.data.datasets.base import FileReader
@@ -62,14 +62,14 @@ class ImageReader:
         return decode(data, at_least=at_least)
 
 
-@dataclass(frozen=True)
-class ArrayImages:
+@dataclass
+class ArrayImages(BatchInput):
     """A batch of images or vectors of a Python program."""
 
     reader: ImageReader | VectorReader
     keys: Sequence[str]
     files: Sequence[str]
-    """What each is called."""
+    """What each image is called."""
     labels: Sequence[str | None]
     numeric_labels: bool
 
@@ -90,10 +90,6 @@ class ArrayImages:
         keys = tuple(f"row {row}" for row in range(len(vectors)))
         read = read_labels(labels, len(keys))
         return cls(VectorReader(keys, vectors), keys, keys, read.names, bool(read.numeric))
-
-    def warnings(self, names: Sequence[str]) -> list[str]:
-        """Return nothing: a program does not misspell."""
-        return []
 
     def readable(
         self, contents: Mapping[str, bytes], faults: Mapping[str, str], learned: Collection[bytes], step: int

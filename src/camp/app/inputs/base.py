@@ -1,8 +1,8 @@
 """The interface of a batch of images as it is given, before the files are read."""
 
+from abc import ABC, abstractmethod
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Protocol
 
 import numpy as np
 
@@ -24,37 +24,27 @@ class ReadableImages:
     digests: np.ndarray
     """(n, 16) uint8 hashes that identify the images in the workspace."""
     labels: Sequence[str | None]
-    """Names, None where unlabelled."""
     remarks: Sequence[str] = ()
     """Sentences for the report."""
 
 
-class BatchInput(Protocol):
+class BatchInput(ABC):
     """A batch of images with labels."""
 
-    @property
-    def name(self) -> str:
-        """What the batch is called."""
-
-    @property
-    def reader(self) -> Reader:
-        """Reads the images by key."""
-
-    @property
-    def keys(self) -> Sequence[str]:
-        """All images."""
-
-    @property
-    def labels(self) -> Sequence[str | None]:
-        """The name that each image is labelled with, None where it has no label."""
-
-    @property
-    def numeric_labels(self) -> bool:
-        """Whether the labels were given as integers."""
+    name: str
+    """What the batch is called."""
+    reader: Reader
+    keys: Sequence[str]
+    labels: Sequence[str | None]
+    """The name that each image is labelled with, None where it has no label."""
+    numeric_labels: bool = False
+    """Whether the labels were given as integers."""
 
     def warnings(self, names: Sequence[str]) -> list[str]:
         """Return sentences about labels that look like misspelled `names` of known categories."""
+        return []
 
+    @abstractmethod
     def readable(
         self, contents: Mapping[str, bytes], faults: Mapping[str, str], learned: Collection[bytes], step: int
     ) -> ReadableImages:

@@ -9,7 +9,7 @@ from pathlib import Path, PureWindowsPath
 
 import numpy as np
 
-from camp.app.inputs.base import ReadableImages
+from camp.app.inputs.base import BatchInput, ReadableImages
 from camp.app.inputs.names import UNLABELLED_FOLDERS, check_name, near_misses
 from camp.core.errors import CampError
 from camp.data.datasets.base import FileReader
@@ -25,8 +25,8 @@ MAX_UNREADABLE = 0.5
 """A batch of which more than this share cannot be read is a mistake."""
 
 
-@dataclass(frozen=True)
-class FolderImages:
+@dataclass
+class FolderImages(BatchInput):
     """The images of a folder, with labels."""
 
     root: Path
@@ -34,19 +34,9 @@ class FolderImages:
     keys: tuple[str, ...]
     """The image files, sorted, relative to the root with forward slashes."""
     labels: tuple[str | None, ...]
-    """The name that each image is labelled with, None where it has no label."""
 
-    numeric_labels = False
-
-    @property
-    def name(self) -> str:
-        """Name of the folder."""
-        return self.root.resolve().name
-
-    @property
-    def reader(self) -> FileReader:
-        """Reads the files."""
-        return FileReader(self.root)
+    def __post_init__(self) -> None:
+        self.name, self.reader = self.root.resolve().name, FileReader(self.root)
 
     def warnings(self, names: Sequence[str]) -> list[str]:
         """Return a sentence for each label that looks like a misspelled name."""
@@ -134,8 +124,8 @@ def merge_copies(images: FolderImages, digests: Mapping[str, bytes]) -> tuple[Fo
     if partly_labelled:
         pictures = "1 picture is" if partly_labelled == 1 else f"{partly_labelled} pictures are"
         remarks.append(f"{pictures} there both with and without a label: the label counts.")
-    once = FolderImages(images.root, tuple(key for key, _ in kept), tuple(label for _, label in kept))
-    return once, remarks
+    keys, labels = tuple(key for key, _ in kept), tuple(label for _, label in kept)
+    return FolderImages(images.root, keys, labels), remarks
 
 
 def _refuse(contradictions: Sequence[str]) -> None:

@@ -187,7 +187,7 @@ class _Discovered:
     """(m, D) of the earlier images that were not discarded, in the new feature space."""
     shifts: list[float]
     """How far the centroid of each old category moved; empty in the first batch."""
-    curve: list[tuple[float, float]] | None
+    curve: list[tuple[int, float]] | None
     tip: dict[str, Tensor]
     trained: float
     """`time.monotonic()` when training ended."""

@@ -13,7 +13,7 @@ from pathlib import Path
 import numpy as np
 
 from camp.app.inputs.base import BatchInput, InputError
-from camp.app.inputs.folders import read_folder
+from camp.app.inputs.folders import FolderImages
 from camp.app.workspace.learning import ImageBatch, learn
 from camp.app.workspace.report import BatchReport, count
 from camp.app.workspace.storage import FolderStorage, Step, WorkspaceSettings
@@ -35,9 +35,10 @@ VECTORS = "embeddings"
 
 
 @dataclass(frozen=True)
-class LearnOptions:
-    """How a batch is learned."""
+class LearnRequest:
+    """A batch and how it is learned."""
 
+    images: BatchInput
     new: int | None = None
     """Number of new categories among the unlabelled images; None estimates it."""
     epochs: int | None = None
@@ -46,29 +47,19 @@ class LearnOptions:
     """Augmented views per image; None chooses by the size of the batch."""
 
 
-@dataclass(frozen=True)
-class LearnRequest:
-    """What `camp learn` is asked to learn."""
-
-    folder: Path
-    csv: Path | None = None
-    """Labels in addition to those of the folder names."""
-    options: LearnOptions = LearnOptions()
-
-
 def learn_folder(
     path: Path, request: LearnRequest, settings: WorkspaceSettings | None, progress: Progress
 ) -> BatchReport:
-    """Learn a folder of images into the workspace `path`. Until everything is stored the workspace is as it was.
+    """Learn a batch into the workspace `path`. Until everything is stored the workspace is as it was.
 
     Args:
         path: Folder of the workspace, which is created if it does not exist.
-        request: The images.
+        request: The batch.
         settings: Settings of a new workspace; those of an existing one must be equal. None takes them as they are.
         progress: Where progress is shown.
     """
-    _check_separate(path, request.folder)
-    images = read_folder(request.folder, request.csv)
+    if isinstance(request.images, FolderImages):
+        _check_separate(path, request.images.root)
     exists = FolderStorage.exists(path)
     present = FolderStorage.open(path).settings if exists else settings or WorkspaceSettings()
     if settings is not None and settings != present:
@@ -81,27 +72,25 @@ def learn_folder(
             "The backbone embeddings takes vectors, not pictures; use camp.CAMP in Python for it."
         )
     if exists:
-        return learn_batch(Workspace.open(path), images, request.options, progress)
-    plan(images, request.options, present)
+        return learn_batch(Workspace.open(path), request, progress)
+    plan(request, present)
     workspace = Workspace.in_memory(present)
     with progress.track("Opening the backbone", 1):
         workspace.backbone()
     # The folder is created only now, so that mistakes in the options leave nothing behind.
     workspace.storage = FolderStorage.create(path, present)
     try:
-        return learn_batch(workspace, images, request.options, progress)
+        return learn_batch(workspace, request, progress)
     except CampError:  # nothing was learned; after an interruption the view bank is kept
         if not workspace.learned():
             shutil.rmtree(path, ignore_errors=True)
         raise
 
 
-def learn_batch(
-    workspace: Workspace, images: BatchInput, options: LearnOptions, progress: Progress
-) -> BatchReport:
+def learn_batch(workspace: Workspace, request: LearnRequest, progress: Progress) -> BatchReport:
     """Learn a batch of images or vectors; the workspace changes once everything is stored."""
-    started = time.monotonic()
-    budget = plan(images, options, workspace.settings)
+    started, images = time.monotonic(), request.images
+    budget = plan(request, workspace.settings)
     with workspace.storage.lock(progress):
         known = workspace.knowledge() if workspace.learned() else None
         with progress.track("Opening the backbone", 1):
@@ -127,7 +116,7 @@ def learn_batch(
                 known,
                 backbone,
                 batch,
-                new=options.new,
+                new=request.new,
                 epochs=budget.epochs,
                 seed=workspace.settings.seed,
                 progress=progress,
@@ -144,9 +133,10 @@ def learn_batch(
     return learned.report
 
 
-def plan(images: BatchInput, options: LearnOptions, settings: WorkspaceSettings) -> TrainingBudget:
+def plan(request: LearnRequest, settings: WorkspaceSettings) -> TrainingBudget:
     """Choose views and epochs for a batch; refuse options that contradict it."""
-    new, unlabelled = options.new, sum(label is None for label in images.labels)
+    new, labels = request.new, request.images.labels
+    unlabelled = sum(label is None for label in labels)
     if new is not None and new < 0:
         raise InputError(
             f"The number of new categories cannot be negative, and {new} is; 0 means that there are none."
@@ -156,8 +146,8 @@ def plan(images: BatchInput, options: LearnOptions, settings: WorkspaceSettings)
             f"{new} new categories are more than there are pictures without a label, {unlabelled}; ask for fewer."
         )
     # Vectors may come from any source: they are trained on only if epochs are given.
-    labelled = 0 if settings.backbone.backbone == VECTORS else len(images.labels) - unlabelled
-    return training_budget(len(images.keys), labelled, options.epochs, options.views)
+    labelled = 0 if settings.backbone.backbone == VECTORS else len(labels) - unlabelled
+    return training_budget(len(labels), labelled, request.epochs, request.views)
 
 
 def fill_bank(

@@ -73,7 +73,7 @@ class BatchReport(ReportModel):
     """Whether a person gave the number of new categories."""
     numeric_labels: bool = Field(default=False, validation_alias="numbers", serialization_alias="numbers")
     """Whether the labels of a Python program were integers."""
-    curve: list[tuple[float, float]] | None = None
+    curve: list[tuple[int, float]] | None = None
     """(number of categories, score) of every number that was tried."""
     categories: list[CategoryReport] = []
     drift: list[CategoryShift] = []

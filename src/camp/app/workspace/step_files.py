@@ -24,13 +24,8 @@ from camp.core.files import read_json, write_json, write_text
 from camp.discovery.calibration import Sureness
 from camp.discovery.class_metric import Metric
 
-_COLUMNS = {
-    "digests": "digests",
-    "steps": "steps",
-    "category": "category",
-    "told": "source",
-    "points": "points",
-    "positions": "positions",
+_COLUMNS = {name: name for name in ("digests", "steps", "category", "points", "positions")} | {
+    "told": "source"
 }
 """Names of the arrays in the file, and of the fields of `Images`."""
 _MODEL_FILES = ("features.npy", "pictures.safetensors", "files.json", "tip.safetensors", "metric.safetensors")
