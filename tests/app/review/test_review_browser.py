@@ -22,7 +22,10 @@ from camp.app.workspace.events import Decision, Named, standing
 from camp.app.workspace.workspace import Workspace
 
 CHROMIUM = next(filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))), None)
-pytestmark = pytest.mark.skipif(CHROMIUM is None, reason="there is no chromium on this machine")
+pytestmark = [
+    pytest.mark.slow,
+    pytest.mark.skipif(CHROMIUM is None, reason="there is no chromium on this machine"),
+]
 TOKEN = "a-token-of-this-test"
 
 

@@ -136,6 +136,7 @@ def test_an_empty_folder_may_become_a_workspace(tmp_path: Path) -> None:
         Workspace.create(tmp_path, WorkspaceSettings())
 
 
+@pytest.mark.slow
 def test_a_process_that_decides_is_refused_while_another_learns(killer: Killer, here: Path) -> None:
     with working(killer, here):
         with pytest.raises(CampError, match="Another process is working on W; wait until it is done"):
@@ -145,6 +146,7 @@ def test_a_process_that_decides_is_refused_while_another_learns(killer: Killer, 
     Workspace.open(Path("W")).undo()  # the lock went with the process
 
 
+@pytest.mark.slow
 def test_a_second_learner_waits_and_says_so(
     killer: Killer, here: Path, undisturbed: Path, monkeypatch: pytest.MonkeyPatch,
     capsys: pytest.CaptureFixture[str],
@@ -239,6 +241,7 @@ def test_a_step_that_fails_vanishes(tmp_path: Path, mishap: BaseException) -> No
 # Killed anywhere.
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "point", ["bank", "training", "clustering", "thumbnails", "writing", "entering", "event"]
 )
@@ -260,6 +263,7 @@ def test_killed_before_the_step_counts(
         assert numbers(here / "W") == numbers(undisturbed / "W")
 
 
+@pytest.mark.slow
 def test_killed_once_the_step_counts(
     killer: Killer, here: Path, undisturbed: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -275,6 +279,7 @@ def test_killed_once_the_step_counts(
     assert numbers(here / "W")["reports"][:2] == numbers(undisturbed / "W")["reports"]
 
 
+@pytest.mark.slow
 def test_killed_over_and_over(killer: Killer, here: Path, undisturbed: Path) -> None:
     for point in ("training", "clustering", "thumbnails", "writing", "entering"):
         killer.ask(point, here, FEBRUARY)
@@ -283,6 +288,7 @@ def test_killed_over_and_over(killer: Killer, here: Path, undisturbed: Path) -> 
     assert numbers(here / "W") == numbers(undisturbed / "W")
 
 
+@pytest.mark.slow
 def test_killed_when_it_had_just_begun(
     killer: Killer, here: Path, january: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -300,6 +306,7 @@ def test_killed_when_it_had_just_begun(
 # A disk that takes no more.
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("largest", "said"),
     [

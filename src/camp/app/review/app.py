@@ -18,15 +18,7 @@ from fastapi.responses import FileResponse, HTMLResponse, JSONResponse
 from jinja2 import Environment, PackageLoader, StrictUndefined
 
 from camp.app.review import decisions, queries
-from camp.app.review.decisions import DecisionRequest, MakeRequest, Outcome, SplitRequest
-from camp.app.review.queries import (
-    BatchesAnswer,
-    CategoryPage,
-    EventsAnswer,
-    HalvesAnswer,
-    ImagesAnswer,
-    OverviewAnswer,
-)
+from camp.app.review.decisions import Outcome
 from camp.app.review.state import ReviewState
 from camp.app.workspace.events import Number
 from camp.app.workspace.overview import halves
@@ -108,28 +100,28 @@ def _add_page(app: FastAPI, workspace: Workspace) -> None:
 
 def _add_queries(app: FastAPI, state: ReviewState) -> None:
     @app.get("/api/overview")
-    def overview() -> OverviewAnswer:
+    def overview() -> queries.OverviewAnswer:
         return queries.overview_answer(state.now())
 
     @app.get("/api/events")
-    def events() -> EventsAnswer:
-        return EventsAnswer(state.now().count)
+    def events() -> queries.EventsAnswer:
+        return queries.EventsAnswer(state.now().count)
 
     @app.get("/api/category/{id}")
     def category(
         id: Number, order: queries.Order = "typical", start: Annotated[int, Query(ge=0)] = 0
-    ) -> CategoryPage:
+    ) -> queries.CategoryPage:
         return queries.category_page(state.now(), id, order, start)
 
     @app.get("/api/pictures")
-    def pictures(row: Annotated[list[Number], Query(max_length=queries.PAGE)]) -> ImagesAnswer:
+    def pictures(row: Annotated[list[Number], Query(max_length=queries.PAGE)]) -> queries.ImagesAnswer:
         now = state.now()
         if max(row, default=0) >= len(now.knowledge.images):
             raise HTTPException(404)
-        return ImagesAnswer(now.count, queries.image_answers(now, row))
+        return queries.ImagesAnswer(now.count, queries.image_answers(now, row))
 
     @app.get("/api/category/{id}/halves")
-    def two_halves(id: Number) -> HalvesAnswer:
+    def two_halves(id: Number) -> queries.HalvesAnswer:
         now = state.now()
         return queries.halves_answer(now, id, halves(now.knowledge, id))
 
@@ -146,9 +138,9 @@ def _add_queries(app: FastAPI, state: ReviewState) -> None:
         return _array(now.knowledge.images.category, "<i4", now.count)
 
     @app.get("/api/batches")
-    def batches() -> BatchesAnswer:
+    def batches() -> queries.BatchesAnswer:
         now = state.now()
-        return BatchesAnswer(now.count, now.reports)
+        return queries.BatchesAnswer(now.count, now.reports)
 
     @app.get("/thumbnails/{version}/{row}")
     def thumbnail(version: str, row: Number) -> Response:
@@ -163,15 +155,15 @@ def _add_queries(app: FastAPI, state: ReviewState) -> None:
 
 def _add_decisions(app: FastAPI, state: ReviewState) -> None:
     @app.post("/api/decide")
-    def decide(request: DecisionRequest) -> Outcome:
+    def decide(request: decisions.DecisionRequest) -> Outcome:
         return decisions.decide(state, request, request.decision)
 
     @app.post("/api/make")
-    def make(request: MakeRequest) -> Outcome:
+    def make(request: decisions.MakeRequest) -> Outcome:
         return decisions.make(state, request)
 
     @app.post("/api/split")
-    def split(request: SplitRequest) -> Outcome:
+    def split(request: decisions.SplitRequest) -> Outcome:
         return decisions.split(state, request)
 
     @app.post("/api/undo")

@@ -47,7 +47,6 @@ def find_links(
     """Find unnamed old categories that new labels are names of.
 
     Args:
-        known: Knowledge of earlier batches.
         old: Ids of the categories that have images.
         names: Labels of images.
         nearest: Position in `old` of the category that each of these images is recognised as, or DISCARDED.
@@ -101,12 +100,7 @@ def split_repeated(
     """Return the rows of earlier images that stay, and the rows of the batch that are learned.
 
     A duplicate of an earlier image is left out, unless it has a label that the earlier one did not have: then it
-    replaces the earlier one.
-
-    Args:
-        known: Knowledge of earlier batches.
-        digests: (n, 16) hashes of the images of the batch.
-        names: Their labels.
+    replaces the earlier one. `digests` (n, 16) and labels `names` are those of the batch.
     """
     images = known.images
     earlier = {bytes(digest): row for row, digest in enumerate(images.digests)}

@@ -98,11 +98,8 @@ def learn(
     Args:
         known: Knowledge of earlier batches, or None.
         backbone: Its tip is that of `known`, and is trained in place.
-        batch: The images.
         new: Number of new categories among the unlabelled images, or None to estimate it.
         epochs: Number of training epochs; 0 keeps the features as they are.
-        seed: Random seed.
-        progress: Where progress is shown.
     """
     started = time.monotonic()
     known = known or _empty(backbone.dim)

@@ -52,11 +52,7 @@ def learn_folder(
 ) -> BatchReport:
     """Learn a batch into the workspace `path`. Until everything is stored the workspace is as it was.
 
-    Args:
-        path: Folder of the workspace, which is created if it does not exist.
-        request: The batch.
-        settings: Settings of a new workspace; those of an existing one must be equal. None takes them as they are.
-        progress: Where progress is shown.
+    The workspace is created with `settings` if it does not exist; an existing one must have equal settings.
     """
     if isinstance(request.images, FolderImages):
         _check_separate(path, request.images.root)

@@ -14,11 +14,12 @@ import dataclasses
 import os
 import shutil
 import tempfile
+from abc import ABC, abstractmethod
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Protocol, Self
+from typing import Self
 
 from filelock import FileLock, Timeout
 from torch import Tensor
@@ -63,54 +64,63 @@ class Step:
     """Why files of the batch could not be read, by file."""
 
 
-class Storage(Protocol):
+class Storage(ABC):
     """Keeps the settings, the event log and the learning steps of a workspace."""
 
     settings: WorkspaceSettings
-
-    @property
-    def name(self) -> str:
-        """What messages call the workspace."""
+    name: str
+    """What messages call the workspace."""
 
     def lock(self, progress: Progress | None = None) -> AbstractContextManager[None]:
         """Exclude other processes; with `progress` wait for them, without it refuse."""
+        return contextlib.nullcontext()
 
+    @abstractmethod
     def version(self) -> tuple[int, int]:
         """Return a value that differs once the log has changed."""
 
+    @abstractmethod
     def events(self) -> list[Event]:
         """Return the event log."""
 
+    @abstractmethod
     def append(self, event: Event) -> None:
         """Add an event to the log; the lock must be held."""
 
+    @abstractmethod
     def write_step(self, step: Step) -> None:
         """Store a learning step, which counts once its event is in the log; the lock must be held."""
 
     def clean_up(self, superseded: Sequence[int]) -> None:
         """Remove what is no longer needed: models of the steps `superseded`, and the view bank."""
+        return
 
+    @abstractmethod
     def knowledge(self, step: int) -> Knowledge:
         """Return the knowledge after the last learning step."""
 
+    @abstractmethod
     def tip(self, step: int) -> Mapping[str, Tensor]:
         """Return the weights of the tip after the last learning step."""
 
+    @abstractmethod
     def report(self, step: int) -> BatchReport:
         """Return the report of any learning step."""
 
+    @abstractmethod
     def bank(self) -> AbstractContextManager[Path]:
         """Give a folder for the view bank of a batch."""
 
     def thumbnail(self, digest: bytes) -> Path | None:
         """Return the path of the thumbnail of an image, or None where none are kept."""
+        return None
 
 
-class FolderStorage:
+class FolderStorage(Storage):
     """A workspace in the folder `path`."""
 
     def __init__(self, path: Path, settings: WorkspaceSettings) -> None:
-        self.path, self.settings = path, settings
+        self.path, self.settings, self.name = path, settings, str(path)
         self.log = path / "events.jsonl"
 
     @staticmethod
@@ -155,11 +165,6 @@ class FolderStorage:
         about = {"format": FORMAT, "version": __version__, **dataclasses.asdict(settings)}
         write_json(path / "workspace.json", about)
         return cls(path, settings)
-
-    @property
-    def name(self) -> str:
-        """The path."""
-        return str(self.path)
 
     @contextlib.contextmanager
     def lock(self, progress: Progress | None = None) -> Iterator[None]:
@@ -247,11 +252,11 @@ class FolderStorage:
         return self.path / "thumbnails" / name[:2] / f"{name}.jpg"
 
 
-class MemoryStorage:
+class MemoryStorage(Storage):
     """A workspace in memory, which a Python program loads from a folder and saves to one."""
 
     def __init__(self, settings: WorkspaceSettings) -> None:
-        self.settings = settings
+        self.settings, self.name = settings, "The workspace"
         self.folder: Path | None = None
         """The folder that it was loaded from or saved to."""
         self._saved = 0  # number of events in the folder
@@ -322,15 +327,6 @@ class MemoryStorage:
                 folder.write_report(self._reports[step])
         folder.extend(events)
 
-    @property
-    def name(self) -> str:
-        """The folder, if there is one."""
-        return str(self.folder) if self.folder else "The workspace"
-
-    def lock(self, progress: Progress | None = None) -> AbstractContextManager[None]:
-        """Do nothing: memory belongs to one process."""
-        return contextlib.nullcontext()
-
     def version(self) -> tuple[int, int]:
         """Return the number of events."""
         return len(self._events), 0
@@ -347,9 +343,6 @@ class MemoryStorage:
         """Keep the step, and of earlier ones the reports."""
         self._last = step
         self._reports[step.knowledge.step] = step.report
-
-    def clean_up(self, superseded: Sequence[int]) -> None:
-        """Do nothing: earlier models are gone already."""
 
     def knowledge(self, step: int) -> Knowledge:
         """Return the knowledge after the last step."""
@@ -370,9 +363,6 @@ class MemoryStorage:
         """Give a temporary folder."""
         with tempfile.TemporaryDirectory(prefix="camp-") as folder:
             yield Path(folder)
-
-    def thumbnail(self, digest: bytes) -> None:
-        """Return None: thumbnails are for the review page."""
 
 
 def _check_free(path: Path) -> None:

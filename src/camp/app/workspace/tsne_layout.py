@@ -23,17 +23,12 @@ _CHUNK = 4096
 def tsne_layout(
     features: np.ndarray, categories: np.ndarray, before: np.ndarray, seed: int, progress: Progress
 ) -> np.ndarray:
-    """Compute map positions.
+    """Compute map positions (n, 2) float32 in -1..1.
 
     Args:
         features: (n, D)
         categories: (n,) ids, over which the landmarks are spread.
         before: (m, 2) positions of the first m images on the last map.
-        seed: Random seed.
-        progress: Where progress is shown.
-
-    Returns:
-        (n, 2) float32 in -1..1.
     """
     n = len(features)
     if n < 4 or not np.ptp(features, axis=0).any():  # too few, or all alike
