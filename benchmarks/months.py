@@ -88,8 +88,8 @@ def _plain(name: str) -> str:
 def score(months: Path, place: Path, predictions: Path) -> None:
     """Print the accuracy of `predictions` of `new/`, and a summary of the discovered categories."""
     truth, knowledge, majority = _truth(months), *_majorities(months, place)
-    seen = {truth[file] for file in knowledge.pictures.files}
-    given = {path.split("/")[1] for path in knowledge.pictures.files if "/unlabelled/" not in path}
+    seen = {truth[file] for file in knowledge.images.files}
+    given = {path.split("/")[1] for path in knowledge.images.files if "/unlabelled/" not in path}
     right: dict[str, list[bool]] = {"all": [], "labelled": [], "discovered": []}
     wrongly, rightly = [], []
     with predictions.open() as file:
@@ -119,7 +119,8 @@ def score(months: Path, place: Path, predictions: Path) -> None:
 
 def review(months: Path, place: Path) -> None:
     """Name each category after its majority class, or merge it into the category that has this name."""
-    from camp.app.workspace.folder import Workspace
+    from camp.app.workspace.events import Merged, Named
+    from camp.app.workspace.workspace import Workspace
 
     workspace = Workspace.open(place)
     _, majority = _majorities(months, place)
@@ -129,9 +130,9 @@ def review(months: Path, place: Path) -> None:
             continue
         other = workspace.knowledge().named().get(name)
         if other is None:
-            workspace.decide({"kind": "named", "category": category.id, "name": name})
+            workspace.decide(Named(category=category.id, name=name))
         else:
-            workspace.decide({"kind": "merged", "category": category.id, "into": other})
+            workspace.decide(Merged(category=category.id, into=other))
     print(f"{len(workspace.events())} events")
 
 
@@ -142,13 +143,13 @@ def _truth(months: Path) -> dict[str, str]:
 
 def _majorities(months: Path, place: Path) -> tuple["Knowledge", dict[int, tuple[str, float, int]]]:
     """Return the knowledge of a workspace and, of each category, its majority class, the share of it, and the number of images."""
-    from camp.app.workspace.folder import Workspace
+    from camp.app.workspace.workspace import Workspace
 
     truth, knowledge = _truth(months), Workspace.open(place).knowledge()
     majority = {}
     for category in knowledge.live():
         rows = knowledge.rows_of(category.id)
-        [(name, count)] = Counter(truth[knowledge.pictures.files[row]] for row in rows).most_common(1)
+        [(name, count)] = Counter(truth[knowledge.images.files[row]] for row in rows).most_common(1)
         majority[category.id] = (name, count / len(rows), len(rows))
     return knowledge, majority
 

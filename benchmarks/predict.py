@@ -11,9 +11,9 @@ from pathlib import Path
 import torch
 from bank import write_images
 
+from camp.app.prediction.model import Model
+from camp.app.prediction.predict import Prediction, predict
 from camp.app.workspace.learning import DIRECTIONS
-from camp.app.workspace.model import Model
-from camp.app.workspace.prediction import Prediction, predict
 from camp.data.bank.pipeline import ahead
 from camp.data.datasets.base import FileReader
 from camp.discovery.class_metric import ClassMetric

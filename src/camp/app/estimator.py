@@ -1,53 +1,64 @@
-"""CAMP for Python programs, as a scikit-learn estimator: the core of the workspaces, over pictures or vectors."""
+"""CAMP as a scikit-learn estimator, over images or vectors."""
 
 import dataclasses
+from collections.abc import Iterable
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Self
 
 import numpy as np
 import torch
+from numpy.typing import ArrayLike
 from sklearn.base import BaseEstimator, ClassifierMixin, ClassNamePrefixFeaturesOutMixin, TransformerMixin
 from sklearn.utils import Tags
 from sklearn.utils.validation import check_is_fitted, validate_data
 from torch import Tensor
 
-from camp.app.workspace import memory_store as workspaces
-from camp.app.workspace.array_input import GivenImages, NotUsable, read_labels
-from camp.app.workspace.folder import WorkspaceSettings
-from camp.app.workspace.load_model import recogniser
-from camp.app.workspace.memory_store import Held
-from camp.app.workspace.partial_fit import Given, teach
-from camp.app.workspace.prediction import UNKNOWN, Unreadable, points
-from camp.app.workspace.prediction_output import (
-    FoundCategory,
-    Label,
-    found_categories,
-    id_of,
-    in_numbers,
-    label_of,
-    name_from,
-)
-from camp.app.workspace.training_budget import plan
+from camp.app.inputs.arrays import ArrayImages, ImageReader, Label, read_label
+from camp.app.inputs.base import InputError
+from camp.app.prediction.model import Model
+from camp.app.prediction.predict import UNKNOWN, Unreadable, points
+from camp.app.workspace.events import Decision, Merged, Named
+from camp.app.workspace.knowledge import category_title
+from camp.app.workspace.pipeline import VECTORS, LearnRequest, learn_batch
+from camp.app.workspace.storage import MemoryStorage, WorkspaceSettings
+from camp.app.workspace.workspace import Workspace
 from camp.core.progress import Progress
-from camp.data.datasets.embeddings import VectorReader
 from camp.nn.backbones.settings import BackboneSettings
 
-VECTORS = "embeddings"
+Data = Iterable[Any]
+"""Images (see `camp.app.inputs.arrays.ImageLike`), or vectors (n, D)."""
 _CHUNK = 8192
 
 
+@dataclass(frozen=True)
+class FoundCategory:
+    """A category in `CAMP.categories_`."""
+
+    id: int
+    """Permanent id."""
+    label: Label
+    """The label that `predict` returns."""
+    name: str | None
+    """None for a discovered category without a name."""
+    origin: str
+    """labelled, discovered, or made by a person."""
+    pictures: int
+    """Number of images or vectors."""
+    step: int
+    """The batch, counted from 1, in which it appeared."""
+
+
 class CAMP(ClassNamePrefixFeaturesOutMixin, ClassifierMixin, TransformerMixin, BaseEstimator):
-    """Learn categories from few labels and many pictures, batch by batch, and find new ones.
+    """Continual category discovery: learn known and new categories from few labels, batch by batch.
 
-    X are pictures: paths, Pillow images or uint8 arrays (H, W, 3) or (H, W), in a list, or an array of n of them; with
-    `backbone="embeddings"` vectors (n, D) of any kind. y are labels: names or whole numbers from 0 on, the same kind
-    in every call; -1, None and NaN mean unlabelled, and so does leaving y out. A batch may hold old categories,
-    labelled or not, and is not needed again once it is learned.
+    X are images (paths, Pillow images or uint8 arrays (H, W, 3) or (H, W), in a list, or an array of n images), or
+    with `backbone="embeddings"` vectors (n, D). y are labels: names or integers from 0, the same kind in every call;
+    -1, None and NaN mean unlabelled, and so does leaving out y. A batch may contain old categories, labelled or not,
+    and is not needed again once it is learned. Duplicate rows count as several rows.
 
-    Every row counts, also if it equals another one of this batch or of an earlier one.
-
-    `predict` answers with labels. A discovered category without a name is called `category 7` by its id, or -8,
-    which is -id - 1, where labels are numbers.
+    `predict` returns labels. The label of a discovered category without a name is made from its id: "category 7", or
+    -8 (that is -id - 1) where labels are integers.
 
     >>> import numpy as np
     >>> from sklearn.datasets import load_digits
@@ -64,37 +75,37 @@ class CAMP(ClassNamePrefixFeaturesOutMixin, ClassifierMixin, TransformerMixin, B
     Parameters
     ----------
     backbone : str or None
-        efficientnet-lite0, vit-s16, vit-s14 and others (see `camp.nn.backbones.settings`), or embeddings for vectors. None:
-        what `weights` are of.
+        efficientnet-lite0, vit-s16, vit-s14 and others (see `camp.nn.backbones.settings`), or embeddings for vectors.
+        None takes the architecture of `weights`.
     weights : str or None
-        A file or a name of weights; None: those that belong to the backbone.
+        A file or a name of weights; None takes the default weights of the backbone.
     resolution : int or None
-        Side in pixels that pictures are brought to; None: the backbone's.
+        Side of the resized images in pixels; None takes that of the backbone.
     device : str
-        Where it runs, as torch names it.
+        Device of PyTorch.
     new : int or None
-        Categories to be discovered in a batch; None estimates them.
+        Number of new categories in a batch; None estimates it.
     epochs : int or None
-        Passes of training over a batch; None: by its size, and none over vectors.
+        Number of training epochs; None chooses by the size of the batch, and 0 for vectors.
     views : int or None
-        Augmented views of a picture for training; None: by the size of the batch.
+        Augmented views per image for training; None chooses by the size of the batch.
     unknown : bool
-        Whether `predict` may answer that a picture is none of the categories: "unknown", or -1 among numbers.
+        Whether `predict` may return "unknown", or -1 for integers, for images that belong to none of the categories.
     seed : int
-        Of everything random: the same seed gives the same numbers.
+        Random seed.
     verbose : bool
-        Whether progress is shown.
+        Whether to show progress.
 
-    `backbone`, `weights`, `resolution`, `device` and `seed` count from the first batch to the next `fit`.
+    Changes of `backbone`, `weights`, `resolution`, `device` and `seed` take effect with the next `fit`.
 
     Attributes
     ----------
     classes_ : array (K,)
-        What `predict` can answer (but for unknown), sorted; the columns of `predict_proba`.
+        Labels that `predict` can return (except unknown), sorted; the columns of `predict_proba`.
     categories_ : list of FoundCategory
-        The categories, by id.
+        The categories, sorted by id.
     n_features_in_ : int
-        D, for vectors.
+        Length of the vectors.
     """
 
     def __init__(
@@ -123,45 +134,32 @@ class CAMP(ClassNamePrefixFeaturesOutMixin, ClassifierMixin, TransformerMixin, B
 
     # Learning.
 
-    def fit(self, X: Any, y: Any = None) -> Self:
+    def fit(self, X: Data, y: ArrayLike | None = None) -> Self:
         """Forget everything, then learn a batch."""
         return self._learn(None, X, y)
 
-    def partial_fit(self, X: Any, y: Any = None, classes: Any = None) -> Self:
-        """Learn one more batch. `classes`, which scikit-learn gives, are not needed: categories may appear at any time."""
-        return self._learn(self._held if self.__sklearn_is_fitted__() else None, X, y)
+    def partial_fit(self, X: Data, y: ArrayLike | None = None, classes: ArrayLike | None = None) -> Self:
+        """Learn one more batch; `classes` is ignored, since categories may appear at any time."""
+        return self._learn(self._workspace if self.__sklearn_is_fitted__() else None, X, y)
 
-    def _learn(self, held: Held | None, X: Any, y: Any) -> Self:
-        if self.new is not None and self.new < 0:
-            raise NotUsable(f"new counts categories and can not be {self.new}; 0 means that there are none.")
-        settings = held.settings if held else self._settings()
-        reader: GivenImages | VectorReader
+    def _learn(self, workspace: Workspace | None, X: Data, y: ArrayLike | None) -> Self:
+        settings = workspace.settings if workspace else self._settings()
         if settings.backbone.backbone == VECTORS:
-            x = self._vectors(X, reset=held is None)
+            x = self._vectors(X, reset=workspace is None)
             settings = dataclasses.replace(settings, backbone=settings.backbone.with_dim(x.shape[1]))
-            keys = files = [f"row {row}" for row in range(len(x))]
-            reader = VectorReader(tuple(keys), x)
+            batch = ArrayImages.of_vectors(x, y)
         else:
-            reader = GivenImages(X)
-            keys, files = reader.keys, [reader.file(key) for key in reader.keys]
-        told = read_labels(y, len(keys))
-        if held and told.numbers is not None and held.knowledge.named() and told.numbers != in_numbers(held):
-            kind = "numbers" if told.numbers else "names"
-            raise NotUsable(f"The labels are {kind}, and were not before; give the same kind in every batch.")
-        # Vectors may be anything: they are trained on only where that is asked for.
-        labelled = (
-            0 if settings.backbone.backbone == VECTORS else sum(name is not None for name in told.names)
-        )
-        self._hold(
-            teach(
-                held,
-                settings,
-                Given(reader, keys, files, told),
-                new=self.new,
-                chosen=plan(len(keys), labelled, self.epochs, self.views),
-                progress=Progress(quiet=not self.verbose),
+            batch = ArrayImages.of_images(X, y)
+        if workspace is None:
+            workspace = Workspace.in_memory(settings)
+        elif any(batch.labels) and workspace.knowledge().named() and batch.numeric_labels != self._numeric:
+            kind = "numbers" if batch.numeric_labels else "names"
+            raise InputError(
+                f"The labels are {kind}, and were not before; give the same kind in every batch."
             )
-        )
+        request = LearnRequest(batch, self.new, self.epochs, self.views)
+        learn_batch(workspace, request, Progress(quiet=not self.verbose))
+        self._use(workspace)
         return self
 
     def _settings(self) -> WorkspaceSettings:
@@ -170,109 +168,151 @@ class CAMP(ClassNamePrefixFeaturesOutMixin, ClassifierMixin, TransformerMixin, B
         )
         return WorkspaceSettings(backbone, int(self.seed))
 
-    def _vectors(self, x: Any, reset: bool) -> np.ndarray:
-        """(n, D) float32; scikit-learn's own words for what is none."""
-        return validate_data(self, x, reset=reset, dtype=np.float32, order="C")
+    def _vectors(self, x: Data, reset: bool) -> np.ndarray:
+        """Return (n, D) float32, or raise the errors of scikit-learn."""
+        return np.asarray(validate_data(self, x, reset=reset, dtype=np.float32, order="C"))
 
-    def _hold(self, held: Held) -> None:
-        """`held` is what is known from now on."""
-        self._held = held
-        self._model = recogniser(held.knowledge, held.backbone)
-        numbers = in_numbers(held)
-        labels = np.array(
-            [label_of(id, name, numbers) for id, name in zip(self._model.ids, self._model.names)]
+    def _use(self, workspace: Workspace) -> None:
+        """Predict with `workspace` from now on."""
+        self._workspace = workspace
+        self._model = Model.of(workspace.knowledge(), workspace.backbone())
+        # Labels are integers if they were given so, and no category has been named in words since.
+        self._numeric = any(report.numeric_labels for report in workspace.reports()) and all(
+            name.isascii() and name.isdecimal() and str(int(name)) == name
+            for name in workspace.knowledge().named()
         )
+        labels = np.array([self._label(id, name) for id, name in zip(self._model.ids, self._model.names)])
         self._columns = np.argsort(labels)
         self.classes_ = labels[self._columns]
         self._n_features_out = self._model.metric.projection.shape[1]
 
-    # Recognising.
+    # Prediction.
 
-    def predict(self, X: Any) -> np.ndarray:
-        """(n,) the label of the nearest category, or where `unknown` is set perhaps -1 or "unknown"."""
+    def predict(self, X: Data) -> np.ndarray:
+        """Return the labels (n,) of the nearest categories; with `unknown` perhaps -1 or "unknown"."""
         z = self._points(X)
         answers = self._model.classifier.answer(z)
         labels = self.classes_[np.argsort(self._columns)[answers.nearest.numpy()]]
         if self.unknown:
-            labels = np.where(answers.unknown.numpy(), -1 if in_numbers(self._held) else UNKNOWN, labels)
-        return labels
+            labels = np.where(answers.unknown.numpy(), -1 if self._numeric else UNKNOWN, labels)
+        return np.asarray(labels)
 
-    def predict_proba(self, X: Any) -> np.ndarray:
-        """(n, K) probabilities of the categories, in the order of `classes_`."""
+    def predict_proba(self, X: Data) -> np.ndarray:
+        """Return the probabilities (n, K) of the categories, in the order of `classes_`."""
         z = self._points(X)
         logits = self._model.classifier.log_probabilities(z)[:, self._columns]
         return torch.softmax(logits.double(), dim=1).numpy()
 
-    def transform(self, X: Any) -> np.ndarray:
-        """(n, d) float32 points; distances between them are what categories are told apart by."""
+    def transform(self, X: Data) -> np.ndarray:
+        """Return points (n, d) float32, whose distances separate the categories."""
         return self._points(X).numpy()
 
-    def _points(self, X: Any) -> Tensor:
+    def _points(self, X: Data) -> Tensor:
         check_is_fitted(self)
-        if self._held.settings.backbone.backbone == VECTORS:
+        if self._workspace.settings.backbone.backbone == VECTORS:
             x = torch.from_numpy(self._vectors(X, reset=False))
-            device = next(self._model.backbone.tip.parameters()).device
-            return torch.cat([self._model.points({"vector": part.to(device)}) for part in x.split(_CHUNK)])
-        reader = GivenImages(X)
+            device = self._model.backbone.device
+            return torch.cat(
+                [self._model.points({"vector": part.to(device)}) for part in torch.split(x, _CHUNK)]
+            )
+        reader = ImageReader(X)
         found = []
         for point in points(self._model, reader, reader.keys):
             if isinstance(point, Unreadable):
-                raise NotUsable(f"{reader.file(point.file)} can not be read: {point.reason}.")
+                raise InputError(f"{reader.file(point.file)} cannot be read: {point.reason}.")
             found.append(point)
         return torch.stack(found)
 
-    # Categories.
+    # Categories and their labels.
 
     @property
     def categories_(self) -> list[FoundCategory]:
-        """The categories, by id."""
+        """The categories, sorted by id."""
         check_is_fitted(self)
-        return found_categories(self._held)
+        knowledge = self._workspace.knowledge()
+        counts = knowledge.counts()
+        return [
+            FoundCategory(
+                one.id, self._label(one.id, one.name), one.name, one.origin, counts[one.id], one.step
+            )
+            for one in knowledge.live()
+        ]
 
     def rename(self, category: Label, name: Label | None) -> Self:
-        """Call a category `name`; None takes its name away.
+        """Name a category; None removes its name.
 
-        Categories are named as `predict` answers: by label, or where labels are names also by id.
+        Args:
+            category: Its label, or where labels are names also its id.
+            name: The new label, of the same kind as the others.
         """
         check_is_fitted(self)
-        new = None if name is None else name_from(self._held, name)
-        event = {"kind": "named", "category": id_of(self._held, category), "name": new}
-        self._hold(self._held.decided(event))
-        return self
+        new = None if name is None else self._name(name)
+        return self._decide(Named(category=self._id(category), name=new))
 
     def merge(self, category: Label, into: Label) -> Self:
-        """`category` and `into` are the same kind, which goes by the label of `into` if that has a name."""
+        """Merge `category` into `into`, which keeps its label if it has a name."""
         check_is_fitted(self)
-        pair = {"category": id_of(self._held, category), "into": id_of(self._held, into)}
-        self._hold(self._held.decided({"kind": "merged", **pair}))
+        return self._decide(Merged(category=self._id(category), into=self._id(into)))
+
+    def _decide(self, decision: Decision) -> Self:
+        self._workspace.decide(decision)
+        self._use(self._workspace)
         return self
+
+    def _label(self, id: int, name: str | None) -> Label:
+        """Return the label of a category."""
+        if not self._numeric:
+            return category_title(id, name)
+        return int(name) if name is not None else -id - 1
+
+    def _id(self, label: Label) -> int:
+        """Return the id of the category with a label."""
+        if isinstance(label, np.generic):
+            label = label.item()
+        if not self._numeric:
+            return self._workspace.knowledge().find(label).id
+        for category in self.categories_:
+            if category.label == label:
+                return category.id
+        raise InputError(f"No category has the label {label!r}; `categories_` lists them.")
+
+    def _name(self, label: Label) -> str:
+        """Return the name that a new label stands for."""
+        name, numeric = read_label(label)
+        if name is None or numeric != self._numeric:
+            kind = "an integer from 0" if self._numeric else "a string"
+            raise InputError(f"{label!r} cannot name a category here; give {kind}, as the other labels are.")
+        return name
 
     # On disk.
 
     def save(self, folder: str | Path) -> Self:
         """Write a workspace, which `camp status`, `camp review`, `camp predict` and `CAMP.load` open.
 
-        `folder` is new, or the one that this was loaded from or saved to; then what happened since is added.
+        Args:
+            folder: A new folder; or the one that this was loaded from or saved to, to which new events are added.
         """
         check_is_fitted(self)
-        self._held = workspaces.save(self._held, Path(folder))
+        storage = self._workspace.storage
+        assert isinstance(storage, MemoryStorage)
+        storage.save(Path(folder))
         return self
 
     @classmethod
     def load(cls, folder: str | Path) -> Self:
-        """What a workspace knows, whether `camp learn` or `save` made it."""
-        held = workspaces.load(Path(folder))
-        settings, seed = held.settings.backbone, held.settings.seed
-        model = cls(settings.backbone, settings.weights, settings.resolution, settings.device, seed=seed)
-        if settings.dim is not None:
-            model.n_features_in_ = settings.dim
-        model._hold(held)
+        """Load a workspace, whether `camp learn` or `save` made it."""
+        workspace = Workspace(MemoryStorage.load(Path(folder)))
+        backbone, seed = workspace.settings.backbone, workspace.settings.seed
+        model = cls(backbone.backbone, backbone.weights, backbone.resolution, backbone.device, seed=seed)
+        if backbone.dim is not None:
+            model.n_features_in_ = backbone.dim
+        model._use(workspace)
         return model
 
-    # What scikit-learn asks.
+    # Hooks of scikit-learn.
 
     def __sklearn_is_fitted__(self) -> bool:
-        return hasattr(self, "_held")
+        return hasattr(self, "_workspace")
 
     def __sklearn_tags__(self) -> Tags:
         tags = super().__sklearn_tags__()

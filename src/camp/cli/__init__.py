@@ -288,12 +288,12 @@ def _command(name: str, words: list[str]) -> str:
 
 
 def over_workspace(name: str) -> Callable[[list[str]], int]:
-    """The command `name` of camp.cli.workspace."""
+    """The command `name` of the module `camp.cli.<name>`."""
 
     def command(words: list[str]) -> int:
-        from camp.cli import workspace as commands
+        from importlib import import_module
 
-        return getattr(commands, name)(words)
+        return int(getattr(import_module(f"camp.cli.{name}"), name)(words))
 
     return command
 

@@ -11,14 +11,15 @@ from fastapi.testclient import TestClient
 from small_workspace import small_workspace
 
 from camp.app.review.app import review_app
-from camp.app.workspace.events import standing
-from camp.app.workspace.folder import Workspace, WorkspaceSettings
-from camp.app.workspace.knowledge import NOWHERE, PERSON
+from camp.app.workspace.events import Named, standing
+from camp.app.workspace.knowledge import DISCARDED, REVIEWED
+from camp.app.workspace.storage import WorkspaceSettings
+from camp.app.workspace.workspace import Workspace
 
 
 @pytest.fixture(scope="module")
 def made(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return small_workspace(tmp_path_factory.mktemp("made") / "digits", count=200).path
+    return small_workspace(tmp_path_factory.mktemp("made") / "digits", count=200).storage.path
 
 
 @pytest.fixture
@@ -43,10 +44,14 @@ def cards(page: TestClient) -> dict[int, dict]:
     return {card["id"]: card for card in overview(page)["categories"]}
 
 
-def decide(page: TestClient, what: str, status: int = 200, **body: object) -> dict:
+def send(page: TestClient, what: str, status: int = 200, **body: object) -> dict:
     answer = page.post(f"/api/{what}", json={"events": overview(page)["events"], **body})
     assert answer.status_code == status, answer.text
     return answer.json()
+
+
+def decide(page: TestClient, kind: str, status: int = 200, **fields: object) -> dict:
+    return send(page, "decide", status, decision={"kind": kind, **fields})
 
 
 def test_the_page_is_served_with_all_its_files_and_nothing_from_elsewhere(page: TestClient) -> None:
@@ -89,7 +94,7 @@ def test_the_overview_counts_and_knows_what_needs_a_person(page: TestClient) -> 
 
 def test_pictures_come_by_page_each_once_in_every_order(page: TestClient, workspace: Workspace) -> None:
     rows = list(range(150))
-    new = decide(page, "move", rows=rows)["category"]
+    new = send(page, "make", rows=rows)["category"]
     for order in ("typical", "doubtful", "newest"):
         pages = [
             page.get(f"/api/category/{new}?order={order}&start={start}").json() for start in (0, 60, 120)
@@ -105,15 +110,10 @@ def test_pictures_come_by_page_each_once_in_every_order(page: TestClient, worksp
 
 
 def test_naming_is_an_event_and_stays(page: TestClient, workspace: Workspace) -> None:
-    assert decide(page, "name", category=5, name="  four ")["said"] == "Category 5 is called “four”."
+    assert decide(page, "named", category=5, name="  four ")["said"] == "Category 5 is called “four”."
     assert cards(page)[5]["name"] == "four"
-    assert workspace.events()[-1] | {"time": ""} == {
-        "event": 3,
-        "time": "",
-        "kind": "named",
-        "category": 5,
-        "name": "four",
-    }
+    event = workspace.events()[-1]
+    assert event == Named(category=5, name="four").model_copy(update={"number": 3, "time": event.time})
     assert "is called" in overview(page)["history"][0]["said"]
 
 
@@ -129,28 +129,28 @@ def test_naming_is_an_event_and_stays(page: TestClient, workspace: Workspace) ->
 def test_a_name_that_can_not_be_given_is_a_sentence(
     page: TestClient, workspace: Workspace, name: str, sentence: str
 ) -> None:
-    assert sentence in decide(page, "name", 409, category=5, name=name)["error"]
+    assert sentence in decide(page, "named", 409, category=5, name=name)["error"]
     assert len(workspace.events()) == 2
 
 
 def test_merging_and_undoing(page: TestClient, workspace: Workspace) -> None:
     before = cards(page)
-    decide(page, "merge", category=10, into=9)
+    decide(page, "merged", category=10, into=9)
     after = cards(page)
     assert 10 not in after
     assert after[9]["pictures"] == before[9]["pictures"] + before[10]["pictures"]
-    assert decide(page, "undo")["said"].startswith("Undone: category 10")
+    assert send(page, "undo")["said"].startswith("Undone: category 10")
     assert cards(page) == before
     assert standing(workspace.events()) == []
-    assert "nothing to undo" in decide(page, "undo", 409)["error"]
+    assert "nothing to undo" in send(page, "undo", 409)["error"]
 
 
 def test_the_halves_that_were_shown_are_the_halves_that_are_made(page: TestClient) -> None:
-    decide(page, "merge", category=2, into=1)
+    decide(page, "merged", category=2, into=1)
     shown = page.get("/api/category/1/halves").json()
     total = cards(page)[1]["pictures"]
     assert shown["stays"]["pictures"] + shown["leaves"]["pictures"] == total
-    made = decide(page, "split", category=1)["category"]
+    made = send(page, "split", category=1)["category"]
     after = cards(page)
     assert after[made]["pictures"] == shown["leaves"]["pictures"]
     assert after[1]["pictures"] == shown["stays"]["pictures"]
@@ -160,52 +160,52 @@ def test_the_halves_that_were_shown_are_the_halves_that_are_made(page: TestClien
 
 
 def test_moving_to_a_new_category_with_a_name(page: TestClient, workspace: Workspace) -> None:
-    made = decide(page, "move", rows=[3, 5, 5, 4], name="seven")["category"]
+    made = send(page, "make", rows=[3, 5, 5, 4], name="seven")["category"]
     assert cards(page)[made] | {"name": "seven", "pictures": 3, "person": 3} == cards(page)[made]
-    assert "already" in decide(page, "move", 409, rows=[6], name="seven")["error"]
-    assert "No picture" in decide(page, "move", 409, rows=[], into=1)["error"]
-    assert "not 4000" in decide(page, "move", 409, rows=[4000], into=1)["error"]
+    assert "already" in send(page, "make", 409, rows=[6], name="seven")["error"]
+    assert "No picture" in decide(page, "moved", 409, rows=[], into=1)["error"]
+    assert "not 4000" in decide(page, "moved", 409, rows=[4000], into=1)["error"]
     assert cards(page).keys() == {*range(1, 11), made}
-    assert set(workspace.knowledge().pictures.told[[3, 4, 5]]) == {PERSON}
+    assert set(workspace.knowledge().images.source[[3, 4, 5]]) == {REVIEWED}
 
 
 def test_discarding_everything_leaves_a_page_that_can_undo(page: TestClient, workspace: Workspace) -> None:
-    decide(page, "discard", rows=[0, 1])
-    assert workspace.knowledge().pictures.category[0] == NOWHERE
+    decide(page, "discarded", rows=[0, 1])
+    assert workspace.knowledge().images.category[0] == DISCARDED
     for id in cards(page):
-        decide(page, "discard", category=id)
+        decide(page, "discarded", category=id)
     told = overview(page)
     assert (told["pictures"], told["discarded"], told["categories"]) == (0, 200, [])
-    decide(page, "undo")
+    send(page, "undo")
     assert list(cards(page)) == [10]
-    assert "either" in decide(page, "discard", 409)["error"]
+    assert "either" in decide(page, "discarded", 409)["error"]
 
 
 def test_what_changed_elsewhere_is_noticed_and_an_old_page_can_not_decide(
     page: TestClient, workspace: Workspace
 ) -> None:
     seen = overview(page)["events"]
-    Workspace.open(workspace.path).decide({"kind": "named", "category": 6, "name": "five"})
+    Workspace.open(Path(workspace.name)).decide(Named(category=6, name="five"))
     assert page.get("/api/events").json() == {"events": seen + 1}
-    refused = page.post("/api/move", json={"events": seen, "rows": [1], "into": 2})
+    refused = page.post("/api/make", json={"events": seen, "rows": [1]})
     assert refused.status_code == 409
     assert "meanwhile" in refused.json()["error"]
     assert cards(page)[6]["name"] == "five"
 
 
 def test_a_workspace_at_work_refuses_decisions(page: TestClient, workspace: Workspace) -> None:
-    with Workspace.open(workspace.path).alone():
-        assert "Another process" in decide(page, "name", 409, category=5, name="four")["error"]
-    decide(page, "name", category=5, name="four")
+    with Workspace.open(Path(workspace.name)).storage.lock():
+        assert "Another process" in decide(page, "named", 409, category=5, name="four")["error"]
+    decide(page, "named", category=5, name="four")
 
 
 def test_numbers_after_decisions_are_those_of_a_fresh_look(page: TestClient, workspace: Workspace) -> None:
-    decide(page, "merge", category=10, into=9)
-    decide(page, "move", rows=list(range(0, 60, 7)), name="seven")
-    decide(page, "discard", category=3)
-    decide(page, "undo")
-    decide(page, "discard", rows=[80, 81])
-    with TestClient(review_app(Workspace.open(workspace.path))) as other:
+    decide(page, "merged", category=10, into=9)
+    send(page, "make", rows=list(range(0, 60, 7)), name="seven")
+    decide(page, "discarded", category=3)
+    send(page, "undo")
+    decide(page, "discarded", rows=[80, 81])
+    with TestClient(review_app(Workspace.open(Path(workspace.name)))) as other:
         ours, fresh = overview(page), overview(other)
         assert ours["alike"] == fresh["alike"]
         for mine, theirs in zip(ours["categories"], fresh["categories"]):
@@ -215,12 +215,12 @@ def test_numbers_after_decisions_are_those_of_a_fresh_look(page: TestClient, wor
 
 
 def test_the_map_is_bytes(page: TestClient, workspace: Workspace) -> None:
-    pictures = workspace.knowledge().pictures
+    images = workspace.knowledge().images
     answer = page.get("/api/map/positions")
     assert answer.headers["X-Events"] == "2"
-    assert (np.frombuffer(answer.content, "<f4").reshape(-1, 2) == pictures.positions).all()
+    assert (np.frombuffer(answer.content, "<f4").reshape(-1, 2) == images.positions).all()
     categories = np.frombuffer(page.get("/api/map/categories").content, "<i4")
-    assert (categories == pictures.category).all()
+    assert (categories == images.category).all()
 
 
 def test_batches_are_the_reports(page: TestClient) -> None:
@@ -280,14 +280,16 @@ def test_without_thumbnails_pictures_are_known_by_their_files(tmp_path: Path) ->
      {"category": 10**30, "name": "x"}, {"category": 5, "name": "\ud800"}],
 )  # fmt: skip
 def test_a_malformed_request_is_a_sentence(page: TestClient, workspace: Workspace, body: dict) -> None:
-    answer = page.post("/api/name", content=json.dumps({"events": 2, **body}))
+    answer = page.post(
+        "/api/decide", content=json.dumps({"events": 2, "decision": {"kind": "named", **body}, **body})
+    )
     assert answer.status_code in (409, 422)
     assert answer.json()["error"].endswith(".")
     assert len(workspace.events()) == 2
 
 
 def test_a_workspace_that_has_learned_nothing_says_so(tmp_path: Path) -> None:
-    with TestClient(review_app(Workspace.begin(tmp_path / "new", WorkspaceSettings()))) as page:
+    with TestClient(review_app(Workspace.create(tmp_path / "new", WorkspaceSettings()))) as page:
         answer = page.get("/api/overview")
         assert answer.status_code == 409
         assert "learned nothing yet" in answer.json()["error"]
@@ -298,5 +300,5 @@ def test_what_is_different_is_not_asked_about_again(page: TestClient) -> None:
     decide(page, "apart", category=a, other=b)
     assert [a, b] not in overview(page)["alike"]
     assert "are different" in overview(page)["history"][0]["said"]
-    decide(page, "undo")
+    send(page, "undo")
     assert [a, b] in overview(page)["alike"]

@@ -18,11 +18,14 @@ from starlette.types import Message, Receive, Scope, Send
 
 from camp.app.review.app import review_app
 from camp.app.web.guard import Guard
-from camp.app.workspace.events import standing
-from camp.app.workspace.folder import Workspace
+from camp.app.workspace.events import Decision, Named, standing
+from camp.app.workspace.workspace import Workspace
 
 CHROMIUM = next(filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))), None)
-pytestmark = pytest.mark.skipif(CHROMIUM is None, reason="there is no chromium on this machine")
+pytestmark = [
+    pytest.mark.slow,
+    pytest.mark.skipif(CHROMIUM is None, reason="there is no chromium on this machine"),
+]
 TOKEN = "a-token-of-this-test"
 
 
@@ -36,13 +39,13 @@ class Site:
     """Paths that something was sent to, and the status of the answer."""
 
     @property
-    def decisions(self) -> list[dict]:
+    def decisions(self) -> list[Decision]:
         return standing(self.workspace.events())
 
 
 @pytest.fixture(scope="module")
 def made(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return small_workspace(tmp_path_factory.mktemp("made") / "digits", count=200).path
+    return small_workspace(tmp_path_factory.mktemp("made") / "digits", count=200).storage.path
 
 
 @pytest.fixture
@@ -51,7 +54,7 @@ def site(made: Path, tmp_path: Path) -> Iterator[Site]:
     workspace = Workspace.open(tmp_path / "digits")
     with socket.create_server(("127.0.0.1", 0)) as listener:
         host = f"127.0.0.1:{listener.getsockname()[1]}"
-        app = Guard(review_app(Workspace.open(workspace.path)), frozenset({host}), TOKEN)
+        app = Guard(review_app(Workspace.open(Path(workspace.name))), frozenset({host}), TOKEN)
         posts: list[tuple[str, int]] = []
 
         async def noting(scope: Scope, receive: Receive, send: Send) -> None:
@@ -131,7 +134,7 @@ def test_a_name_is_typed_saved_and_stays(page: Page, site: Site) -> None:
     expect(card(page, 5)).to_be_focused()
     page.reload()
     expect(card(page, 5).locator(".name")).to_have_text("four gs m?")
-    assert [(event["kind"], event["category"], event["name"]) for event in site.decisions] == [
+    assert [(event.kind, event.category, event.name) for event in site.decisions] == [
         ("named", 5, "four gs m?")
     ]
     card(page, 5).locator(".name").click()
@@ -152,15 +155,13 @@ def test_a_name_that_is_taken_offers_to_merge(page: Page, site: Site) -> None:
     page.keyboard.press("Enter")
     page.get_by_role("button", name="Merge the two").click()
     expect(card(page, 10)).to_have_count(0)
-    assert [(event["kind"], event["category"], event["into"]) for event in site.decisions] == [
-        ("merged", 10, 2)
-    ]
+    assert [(event.kind, event.category, event.into) for event in site.decisions] == [("merged", 10, 2)]
 
 
 def test_a_name_that_can_not_be_is_refused_with_a_sentence(page: Page, site: Site) -> None:
     card(page, 5).locator(".name").click()
     page.keyboard.type("unlabelled")
-    with page.expect_response("**/api/name") as answer:
+    with page.expect_response("**/api/decide") as answer:
         page.keyboard.press("Enter")
     assert answer.value.status == 409
     toast(page, "cannot be the name of a category")
@@ -173,11 +174,11 @@ def test_look_alikes_are_merged_and_undone(page: Page, site: Site) -> None:
     pair.get_by_role("button", name="Merge as").click()
     toast(page, "is category")
     merged = site.decisions[0]
-    expect(card(page, merged["into"]).locator(".count")).to_have_text(str(size))
-    expect(card(page, merged["category"])).to_have_count(0)
+    expect(card(page, merged.into).locator(".count")).to_have_text(str(size))
+    expect(card(page, merged.category)).to_have_count(0)
     expect(page.locator("#history .count")).to_have_text("1")
     page.locator("#toast").get_by_role("button", name="Undo").click()
-    expect(card(page, merged["category"])).to_have_count(1)
+    expect(card(page, merged.category)).to_have_count(1)
     assert site.decisions == []
     pair.get_by_role("button", name="Different").click()
     expect(pair).to_have_count(0)
@@ -195,8 +196,8 @@ def test_split_shows_the_halves_first(page: Page, site: Site) -> None:
     dialog.get_by_role("button", name="Split", exact=True).click()
     expect(card(page, 11)).to_be_focused()
     event = site.decisions[0]
-    assert (event["kind"], event["into"], event["made"]) == ("moved", 11, True)
-    expect(card(page, 11).locator(".count")).to_have_text(str(len(event["rows"])))
+    assert (event.kind, event.into, event.made) == ("moved", 11, True)
+    expect(card(page, 11).locator(".count")).to_have_text(str(len(event.rows)))
 
 
 def test_the_history_lists_decisions_and_undoes_the_last(page: Page, site: Site) -> None:
@@ -233,7 +234,7 @@ def test_pictures_are_chosen_and_moved(page: Page, site: Site) -> None:
     expect(page.locator("#bar")).to_be_hidden()
     expect(page.locator(f'.tile[data-row="{rows[0]}"]')).to_have_count(0)
     moved = site.decisions[0]
-    assert (moved["into"], set(rows[:3]) <= set(moved["rows"])) == (4, True)
+    assert (moved.into, set(rows[:3]) <= set(moved.rows)) == (4, True)
     page.get_by_role("button", name="Select all shown").click()
     page.get_by_role("button", name="Discard", exact=True).click()
     toast(page, "discarded")
@@ -264,8 +265,8 @@ def test_a_lasso_on_the_map_makes_a_category(page: Page, site: Site) -> None:
     page.keyboard.press("Enter")
     toast(page, f"{count - 1} pictures became left side")
     known = site.workspace.knowledge()
-    inside = known.pictures.positions[known.rows_of(known.named()["left side"])]
-    middle = (known.pictures.positions[:, 0].min() + known.pictures.positions[:, 0].max()) / 2
+    inside = known.images.positions[known.rows_of(known.named()["left side"])]
+    middle = (known.images.positions[:, 0].min() + known.images.positions[:, 0].max()) / 2
     assert len(inside) == count - 1
     # The canvas shows everything, so its left half is the left half of the positions.
     assert (inside[:, 0] <= middle + 1e-3).all()
@@ -289,7 +290,7 @@ def test_shift_drag_is_a_lasso_too_and_hovering_shows_a_picture(page: Page, site
     expect(page.locator("#bar b")).to_have_text("200 pictures")
     page.keyboard.press("Escape")
     expect(page.locator("#bar")).to_be_hidden()
-    positions = site.workspace.knowledge().pictures.positions
+    positions = site.workspace.knowledge().images.positions
     low, high = positions.min(axis=0), positions.max(axis=0)
     scale = min((box["width"] - 60) / (high[0] - low[0]), (box["height"] - 60) / (high[1] - low[1]))
     # The picture furthest to the right has few neighbours.
@@ -297,7 +298,7 @@ def test_shift_drag_is_a_lasso_too_and_hovering_shows_a_picture(page: Page, site
     page.mouse.move(
         box["x"] + box["width"] / 2 + float(spot[0]), box["y"] + box["height"] / 2 + float(spot[1])
     )
-    file = Path(site.workspace.knowledge().pictures.files[positions[:, 0].argmax()])
+    file = Path(site.workspace.knowledge().images.files[positions[:, 0].argmax()])
     expect(page.locator("#tip")).to_contain_text(file.name)
     expect(page.locator("#tip")).to_contain_text(f"batch 2, in {file.parent}")
 
@@ -333,8 +334,8 @@ def test_a_walk_without_a_mouse(page: Page, site: Site) -> None:
     page.keyboard.type("eig")
     page.keyboard.press("Enter")
     expect(card(page, merged)).to_have_count(0)
-    assert [event["kind"] for event in site.decisions] == ["named", "merged"]
-    assert (site.decisions[1]["category"], site.decisions[1]["into"]) == (merged, named)
+    assert [event.kind for event in site.decisions] == ["named", "merged"]
+    assert (site.decisions[1].category, site.decisions[1].into) == (merged, named)
     expect(page.locator(".card").nth(1)).to_be_focused()
     page.keyboard.press("k")
     page.keyboard.press("Enter")
@@ -357,7 +358,7 @@ def test_a_walk_without_a_mouse(page: Page, site: Site) -> None:
 
 
 def test_what_another_process_did_is_shown(page: Page, site: Site) -> None:
-    site.workspace.decide({"kind": "named", "category": 6, "name": "five"})
+    site.workspace.decide(Named(category=6, name="five"))
     page.evaluate("window.dispatchEvent(new Event('focus'))")
     expect(card(page, 6).locator(".name")).to_have_text("five")
     toast(page, "The workspace changed")
@@ -385,8 +386,8 @@ def test_strangers_are_refused(site: Site, headers: dict[str, str], cookie: bool
     with httpx.Client(base_url=site.address, trust_env=False) as client:
         if cookie:
             assert client.get(f"/?token={TOKEN}").status_code == 303
-        body = {"events": 2, "category": 5, "name": "mine"}
-        assert client.post("/api/name", json=body, headers=headers).status_code == 403
+        body = {"events": 2, "decision": {"kind": "named", "category": 5, "name": "mine"}}
+        assert client.post("/api/decide", json=body, headers=headers).status_code == 403
         assert client.get("/thumbnails/x/0", headers=headers).status_code == 403
     assert site.decisions == []
 
@@ -427,13 +428,13 @@ def test_another_page_in_the_same_browser_can_not_decide(browser: Browser, site:
             stranger = context.new_page()
             # The same machine: to a browser this is the same site, so that the cookie is sent along.
             stranger.goto(f"http://127.0.0.1:{foreign.server_port}/")
-            body = '{"events": 2, "category": 5, "name": "mine"}'
+            body = '{"events": 2, "decision": {"kind": "named", "category": 5, "name": "mine"}}'
             stranger.evaluate(
                 """([url, body]) => fetch(url, {method: "POST", mode: "no-cors", credentials: "include",
                 headers: {"Content-Type": "text/plain"}, body}).catch(() => {})""",
-                [f"{site.address}/api/name", body],
+                [f"{site.address}/api/decide", body],
             )
-            assert site.posts == [("/api/name", 403)]
+            assert site.posts == [("/api/decide", 403)]
         finally:
             foreign.shutdown()
             foreign.server_close()

@@ -25,13 +25,7 @@ def refuse(address):
 
 webbrowser.open = refuse
 page = Route("/", lambda request: PlainTextResponse("hello"))
-serve(
-    lambda hosts: Guard(Starlette(routes=[page]), hosts),
-    None,
-    "/?a=1",
-    open_browser=True,
-    say=lambda line: print(line, flush=True),
-)
+serve(lambda hosts: Guard(Starlette(routes=[page]), hosts), None, "/?a=1", open_browser=True)
 print("done")
 """
 
@@ -63,10 +57,10 @@ def never(hosts: frozenset[str]) -> ASGIApp:
 def test_a_port_in_use_is_a_sentence() -> None:
     with socket.create_server(("127.0.0.1", 0)) as taken:
         port = taken.getsockname()[1]
-        with pytest.raises(CampError, match=f"Port {port} of 127.0.0.1 can not be used .* another --port"):
-            server.serve(never, port, "/", open_browser=False, say=print)
+        with pytest.raises(CampError, match=f"Port {port} of 127.0.0.1 cannot be used .* another --port"):
+            server.serve(never, port, "/", open_browser=False)
 
 
 def test_a_number_that_is_no_port_is_a_sentence() -> None:
     with pytest.raises(CampError, match=r"Port 70000 .*0 to 65535"):
-        server.serve(never, 70000, "/", open_browser=False, say=print)
+        server.serve(never, 70000, "/", open_browser=False)

@@ -17,8 +17,9 @@ from typing import Any
 import sklearn.datasets  # noqa: F401
 import torch._dynamo  # noqa: F401  (the optimiser brings it when it is first made)
 
-from camp.app.workspace import events, folder, steps
-from camp.app.workspace import learn_folder as batches
+from camp.app.workspace import pipeline, step_files, storage
+from camp.app.workspace import thumbnails as thumbnail_files
+from camp.app.workspace.events import Event
 from camp.cli import main
 from camp.data.bank.store import Store
 from camp.discovery import open_world_discoverer
@@ -68,39 +69,38 @@ def clustering() -> None:
 
 def thumbnails() -> None:
     """With two of the thumbnails there."""
-    before(batches, "save_thumbnail", 3)
+    before(thumbnail_files, "save_thumbnail", 3)
 
 
 def writing() -> None:
     """With half of the step's files there."""
-    before(steps, "save_tensors", 2)
+    before(step_files, "save_tensors", 2)
 
 
 def entering() -> None:
     """With the step in its place, and nothing in the log."""
-    before(folder, "append_event")
+    before(storage, "append_event")
 
 
 def event() -> None:
     """In the middle of the line in the log."""
 
-    def torn(path: Path, value: Any) -> None:
+    def torn(path: Path, event: Event) -> None:
         with path.open("a") as file:
-            file.write(json.dumps(value)[:30])
+            file.write(event.line()[:30])
         die()
 
-    assert folder.append_event is events.append_event
-    before(folder, "append_event", 1, torn)
+    before(storage, "append_event", 1, torn)
 
 
 def forgetting() -> None:
     """With the step in the log, and all that it replaces still there."""
-    before(folder, "forget_bulk")
+    before(step_files, "remove_model")
 
 
 def beginning() -> None:
     """With a workspace that was just begun."""
-    before(folder.Workspace, "alone")
+    before(storage.FolderStorage, "lock")
 
 
 def waiting() -> None:
@@ -110,7 +110,7 @@ def waiting() -> None:
         Path("waiting").write_text(str(os.getpid()))
         signal.pause()
 
-    before(batches, "learn", 1, wait)
+    before(pipeline, "learn", 1, wait)
 
 
 def disk(largest: int) -> Callable[[], None]:

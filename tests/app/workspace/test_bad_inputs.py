@@ -10,9 +10,9 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from kinds import SMALL, batch, picture, tree
+from small_images import SMALL, batch, picture, tree
 
-from camp.app.workspace.folder import Workspace
+from camp.app.workspace.workspace import Workspace
 from camp.cli import main
 
 LONG = "long" * 80
@@ -119,21 +119,21 @@ def nothing() -> None:
 
 
 WORKSPACE: list[tuple[str, Callable[[], None], str, str]] = [
-    ("is not there", nothing, "status nowhere", "There is no workspace nowhere; `camp learn nowhere PICTURES` makes one."),
+    ("is not there", nothing, "status nowhere", "There is no workspace nowhere; `camp learn nowhere PICTURES` creates one."),
     ("is not there to predict with", nothing, "predict nowhere february", "There is no workspace nowhere;"),
     ("is not there to review", nothing, "review nowhere", "There is no workspace nowhere;"),
     ("is another folder", nothing, "status january", "january is not a workspace: there is no workspace.json in it."),
     ("is a file", nothing, "status note.txt", "note.txt is not a workspace"),
-    ("has a name too long", nothing, f"status {LONG}", "can not be a workspace (File name too long)."),
-    ("has a name too long to be made", nothing, f"learn {LONG} february", "can not be a workspace (File name too long)."),
+    ("has a name too long", nothing, f"status {LONG}", "cannot be a workspace (File name too long)."),
+    ("has a name too long to be made", nothing, f"learn {LONG} february", "cannot be a workspace (File name too long)."),
     ("links to itself", link_to_itself, "status loop", "There is no workspace loop;"),
-    ("would be a link to itself", link_to_itself, f"learn loop february {NEW}", "The folder loop could not be made (File exists)."),
-    ("would be a file", nothing, f"learn note.txt february {NEW}", "note.txt is there already and is no workspace; choose a new folder."),
-    ("would be in a file", nothing, f"learn note.txt/W february {NEW}", "The folder note.txt/W could not be made (Not a directory)."),
-    ("would be a full folder", nothing, f"learn january february {NEW}", "january is there already and is no workspace; choose a new folder."),
+    ("would be a link to itself", link_to_itself, f"learn loop february {NEW}", "The folder loop could not be created (File exists)."),
+    ("would be a file", nothing, f"learn note.txt february {NEW}", "note.txt exists already and is not a workspace; choose a new folder."),
+    ("would be in a file", nothing, f"learn note.txt/W february {NEW}", "The folder note.txt/W could not be created (Not a directory)."),
+    ("would be a full folder", nothing, f"learn january february {NEW}", "january exists already and is not a workspace; choose a new folder."),
     ("is no JSON", write("W/workspace.json", "{oh dear"), "status W", "W/workspace.json is not valid JSON"),
-    ("is a list", write("W/workspace.json", "[]"), "status W", "is of another version of camp (format 1 is read here)."),
-    ("is of another version", changed(format=2), "learn W february", "is of another version of camp (format 1 is read here)."),
+    ("is a list", write("W/workspace.json", "[]"), "status W", "is of another version of camp (this version reads format 1)."),
+    ("is of another version", changed(format=2), "learn W february", "is of another version of camp (this version reads format 1)."),
     ("lacks its seed", write("W/workspace.json", '{"format": 1, "backbone": {}}'), "status W", "W/workspace.json is damaged ('seed'); restore it"),
     ("has a word for a seed", changed(seed="seven"), "status W", "W/workspace.json is damaged"),
     ("has an option that is not known", begun_with(wings=2), "predict W february", "W/workspace.json is damaged"),
@@ -151,7 +151,7 @@ WORKSPACE: list[tuple[str, Callable[[], None], str, str]] = [
     ("has lost its categories", cut("W/steps/0001/categories.json"), "serve W", "W/steps/0001/categories.json is not valid JSON"),
     ("has lost a step", lambda: shutil.rmtree("W/steps/0001"), "status W", "Could not read W/steps/0001/categories.json: No such file or directory."),
     ("has lost a report", lambda: Path("W/steps/0001/report.json").unlink(), "status W", "Could not read W/steps/0001/report.json"),
-    ("has learned nothing to show", nothing, "status blank", "blank has learned nothing yet; `camp learn blank PICTURES` begins."),
+    ("has learned nothing to show", nothing, "status blank", "blank has learned nothing yet; `camp learn blank PICTURES` starts it."),
     ("has learned nothing to predict with", nothing, "predict blank february", "blank has learned nothing yet;"),
     ("has learned nothing to export", nothing, "export blank birds.onnx", "blank has learned nothing yet;"),
     ("has learned nothing to review", nothing, "review blank", "blank has learned nothing yet;"),
@@ -187,15 +187,15 @@ PICTURES: list[tuple[str, Callable[[], None], str, str]] = [
 ]  # fmt: skip
 
 OPTIONS: list[tuple[str, Callable[[], None], str, str]] = [
-    ("--new below 0", nothing, "learn W february --new -1", "--new counts categories and can not be -1; 0 means that there are none."),
-    ("--new above all pictures", nothing, "learn W february --new 3", "--new 3 asks for more categories than there are pictures without a label, 2."),
-    ("--epochs below 0", nothing, "learn W february --epochs -1", "The number of epochs can not be negative, and -1 is."),
-    ("--epochs below 0 of a new workspace", nothing, f"learn V february --epochs -1 {NEW}", "The number of epochs can not be negative, and -1 is."),
+    ("--new below 0", nothing, "learn W february --new -1", "The number of new categories cannot be negative, and -1 is; 0 means that there are none."),
+    ("--new above all pictures", nothing, "learn W february --new 3", "3 new categories are more than there are pictures without a label, 2; ask for fewer."),
+    ("--epochs below 0", nothing, "learn W february --epochs -1", "The number of epochs cannot be negative, and -1 is."),
+    ("--epochs below 0 of a new workspace", nothing, f"learn V february --epochs -1 {NEW}", "The number of epochs cannot be negative, and -1 is."),
     ("--views without --epochs", nothing, "learn W february --views 4", "Views are for training, and this batch is not trained on: give the epochs too."),
     ("one view", nothing, "learn W february --epochs 1 --views 1", "Two views of a picture are compared, so at least 2 are needed, not 1."),
-    ("--thumbnails below 0", nothing, "learn V february --thumbnails -1", "The number of thumbnails can not be negative, and -1 is."),
-    ("another backbone than before", nothing, "learn W february --backbone resnet18", "W was begun with other settings and keeps them: leave out options of the backbone"),
-    ("another seed than before", nothing, f"learn W february {NEW} --seed 3", "W was begun with other settings and keeps them"),
+    ("--thumbnails below 0", nothing, "learn V february --thumbnails -1", "The number of thumbnails cannot be negative, and -1 is."),
+    ("another backbone than before", nothing, "learn W february --backbone resnet18", "W was created with other settings and keeps them: leave out options of the backbone"),
+    ("another seed than before", nothing, f"learn W february {NEW} --seed 3", "W was created with other settings and keeps them"),
     ("a backbone that is not known", nothing, "learn V february --backbone albatross", 'There is no backbone "albatross"; the names are efficientnet-lite0'),
     ("a backbone for vectors", nothing, "learn V february --backbone embeddings", "The backbone embeddings takes vectors, not pictures; use camp.CAMP in Python for it."),
     ("weights for what takes none", nothing, "learn V february --backbone conv-tiny --weights w.pth", "conv-tiny is trained from scratch and takes no weights; leave them out."),
@@ -207,15 +207,15 @@ OPTIONS: list[tuple[str, Callable[[], None], str, str]] = [
     ("a resolution too small", nothing, "learn V february --resolution 4", "A resolution of 4 pixels is too small; give 8 or more."),
     ("pictures to predict that are not there", nothing, "predict W march", "There is no march; give a folder of pictures, or a picture."),
     ("pictures to predict of a name too long", nothing, f"predict W {LONG}", "File name too long."),
-    ("no pictures to predict", nothing, "predict W empty", "empty holds no pictures."),
+    ("no pictures to predict", nothing, "predict W empty", "empty contains no pictures."),
     ("--out that is a folder", nothing, "predict W february --out empty", "--out empty is a folder; give the name of a file."),
     ("--out in a file", nothing, "predict W february --out note.txt/birds.csv", "Could not write note.txt/birds.csv: "),
     ("--out of a name too long", nothing, f"predict W february --out {LONG}", "File name too long."),
-    ("no ONNX to export", nothing, "export W birds.txt", "birds.txt is to hold ONNX; give a name that ends in .onnx."),
+    ("no ONNX to export", nothing, "export W birds.txt", "birds.txt is not the name of an ONNX file; give a name that ends in .onnx."),
     ("an export into a file", nothing, "export W note.txt/birds.onnx", "Could not write note.txt/birds.onnx: "),
     ("an export over a folder", renamed("empty", "birds.onnx"), "export W birds.onnx", "Could not write birds.onnx: Is a directory."),
-    ("a port too high", nothing, "serve W --port 99999", "Port 99999 of 127.0.0.1 can not be used (ports go from 0 to 65535); give another --port, or none"),
-    ("a port too low", nothing, "review W --no-browser --port -1", "Port -1 of 127.0.0.1 can not be used"),
+    ("a port too high", nothing, "serve W --port 99999", "Port 99999 of 127.0.0.1 cannot be used (ports go from 0 to 65535); give another --port, or none"),
+    ("a port too low", nothing, "review W --no-browser --port -1", "Port -1 of 127.0.0.1 cannot be used"),
     ("a command that is not known", nothing, "lern W february", 'There is no command "lern"; the commands are learn, review, status'),
 ]  # fmt: skip
 
@@ -241,10 +241,10 @@ def test_a_mistake_is_a_sentence_and_changes_nothing(
 @pytest.mark.parametrize(
     ("done", "words", "said"),
     [
-        (only_broken, "learn W broken", "3 of 3 pictures can not be read (first: heron/0.jpg: not a picture"),
-        (mostly_broken, "learn W mostly", "5 of 9 pictures can not be read (first: 0.jpg: not a picture"),
+        (only_broken, "learn W broken", "3 of 3 pictures cannot be read (first: heron/0.jpg: not a picture"),
+        (mostly_broken, "learn W mostly", "5 of 9 pictures cannot be read (first: 0.jpg: not a picture"),
         (copy_under_another_label, "learn W february", "1 picture has labels that contradict each other"),
-        (only_broken, f"learn V broken {NEW}", "3 of 3 pictures can not be read"),
+        (only_broken, f"learn V broken {NEW}", "3 of 3 pictures cannot be read"),
         (nothing, "learn W january", "All 13 pictures have been learned before and bring no new label"),
     ],
 )
@@ -287,7 +287,7 @@ def test_a_port_that_is_taken(here: Path, capsys: pytest.CaptureFixture[str], co
     with socket.create_server(("127.0.0.1", 0)) as taken:
         port = taken.getsockname()[1]
         sentence, new = refused(f"{command} --port {port}", capsys)
-    assert sentence.startswith(f"camp: Port {port} of 127.0.0.1 can not be used (Address already in use")
+    assert sentence.startswith(f"camp: Port {port} of 127.0.0.1 cannot be used (Address already in use")
     assert not new
 
 
@@ -297,9 +297,9 @@ def test_a_place_where_nobody_may_write(here: Path, capsys: pytest.CaptureFixtur
         Path(folder).chmod(0o500)
     try:
         sentence, _ = refused(f"learn empty/V february {NEW}", capsys)
-        assert "The folder empty/V could not be made (Permission denied)." in sentence
+        assert "The folder empty/V could not be created (Permission denied)." in sentence
         sentence, _ = refused("learn W february", capsys)
-        assert "W can not be written to; see to its permissions." in sentence
+        assert "W cannot be written to; check its permissions." in sentence
     finally:
         for folder in ("empty", "W"):
             Path(folder).chmod(0o700)
@@ -334,12 +334,12 @@ def test_some_broken_pictures_among_good_ones_are_listed(
     assert main(["learn", "W", "february"]) == 0
     shown = capsys.readouterr()
     assert "february: 4 pictures, 2 with a label." in shown.out
-    assert "4 pictures can not be read and are left out (first: cut.png: damaged or truncated" in shown.err
+    assert "4 pictures cannot be read and are left out (first: cut.png: damaged or truncated" in shown.err
     lines = (here / "W/steps/0002/unreadable.csv").read_text().splitlines()
     assert [line.partition(",")[0] for line in lines] == ["picture", *sorted(BROKEN)]
     for line in lines[1:]:
         assert BROKEN[line.partition(",")[0]][1] in line
-    assert Workspace.open(here / "W").reports()[1]["unreadable"] == 4
+    assert Workspace.open(here / "W").reports()[1].unreadable == 4
 
 
 def test_broken_pictures_are_listed_beside_predictions(
@@ -348,7 +348,7 @@ def test_broken_pictures_are_listed_beside_predictions(
     for key, (content, _) in BROKEN.items():
         (here / "february" / key).write_bytes(content)
     assert main(["predict", "W", "february", "--out", "out.csv", "--quiet"]) == 0
-    assert ", 4 can not be read." in capsys.readouterr().out
+    assert ", 4 cannot be read." in capsys.readouterr().out
     assert len(Path("out.csv").read_text().splitlines()) == 5
     listed = Path("out-unreadable.csv").read_text().splitlines()[1:]
     assert [line.partition(",")[0] for line in listed] == sorted(BROKEN)

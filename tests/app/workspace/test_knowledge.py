@@ -4,8 +4,15 @@ import numpy as np
 import pytest
 from small_knowledge import EACH, knowledge, state
 
-from camp.app.workspace.knowledge import FOUND, LABEL, NOWHERE, PERSON, Category, Knowledge
+from camp.app.workspace.events import Decision, Discarded, Distinguished, Merged, Moved, Named
+from camp.app.workspace.knowledge import CLUSTERED, DISCARDED, LABELLED, REVIEWED, Category, Knowledge
 from camp.core.errors import CampError
+
+
+def applied(known: Knowledge, *decisions: Decision) -> Knowledge:
+    for decision in decisions:
+        known = decision.apply(known)
+    return known
 
 
 def test_categories_by_name_and_by_number() -> None:
@@ -21,7 +28,7 @@ def test_categories_by_name_and_by_number() -> None:
 
 
 def test_a_name_that_is_a_number_is_a_name() -> None:
-    assert knowledge().renamed(3, "2").find("2").id == 3
+    assert applied(knowledge(), Named(category=3, name="2")).find("2").id == 3
 
 
 @pytest.mark.parametrize(
@@ -43,72 +50,80 @@ def test_what_is_not_there_is_a_sentence(what: str | int, said: str) -> None:
 
 def test_a_new_name() -> None:
     known = knowledge()
-    after = known.renamed(3, "wren")
+    after = applied(known, Named(category=3, name="wren"))
     assert after.find("wren").id == 3
-    assert after.renamed(3, None).categories == known.categories
+    assert applied(after, Named(category=3, name=None)).categories == known.categories
     assert known.categories[3].name is None  # the old knowledge stays as it was
 
 
 def test_merging_moves_pictures_and_ends_a_category() -> None:
     known = knowledge()
-    after = known.merged(3, 1)
+    after = applied(known, Merged(category=3, into=1))
     assert after.counts() == {1: 2 * EACH, 2: EACH, 4: EACH}
     assert after.categories[3].merged_into == 1
     assert not after.categories[3].live
     assert (
-        after.pictures.told.tolist() == known.pictures.told.tolist()
+        after.images.source.tolist() == known.images.source.tolist()
     )  # nobody looked at the single pictures
     assert after.next_id() == 5
     with pytest.raises(CampError, match="category 3 was merged into category 1"):
-        after.renamed(3, "wren")
+        applied(after, Named(category=3, name="wren"))
 
 
 def test_a_name_survives_a_merge() -> None:
-    assert knowledge().merged(1, 3).named() == {"heron": 3, "robin": 2}
-    assert knowledge().merged(1, 2).named() == {"robin": 2}  # its own name counts
+    assert applied(knowledge(), Merged(category=1, into=3)).named() == {"heron": 3, "robin": 2}
+    assert applied(knowledge(), Merged(category=1, into=2)).named() == {"robin": 2}  # its own name counts
 
 
 def test_the_name_of_a_merged_category_is_free_again() -> None:
-    assert knowledge().merged(1, 2).renamed(3, "heron").named() == {"robin": 2, "heron": 3}
+    assert applied(knowledge(), Merged(category=1, into=2), Named(category=3, name="heron")).named() == {
+        "robin": 2,
+        "heron": 3,
+    }
 
 
 def test_what_is_different_stays_different() -> None:
-    after = knowledge().told_apart(3, 1).told_apart(1, 2).told_apart(1, 3)
-    assert after.apart == {(1, 3), (1, 2)}
+    after = applied(
+        knowledge(),
+        Distinguished(category=3, other=1),
+        Distinguished(category=1, other=2),
+        Distinguished(category=1, other=3),
+    )
+    assert after.distinct == {(1, 3), (1, 2)}
     assert after.categories == knowledge().categories
-    with pytest.raises(CampError, match="heron can not differ from itself; choose two categories"):
-        after.told_apart(1, 1)
+    with pytest.raises(CampError, match="heron cannot differ from itself; choose two categories"):
+        applied(after, Distinguished(category=1, other=1))
     with pytest.raises(CampError, match="There is no category 9"):
-        after.told_apart(1, 9)
+        applied(after, Distinguished(category=1, other=9))
 
 
 def test_moving_pictures() -> None:
     known = knowledge()
-    after = known.moved([0, 1, 1, 15], 2)
+    after = applied(known, Moved(rows=[0, 1, 1, 15], into=2))
     assert after.rows_of(2).tolist() == [0, 1, 4, 5, 6, 7, 15]
-    assert after.pictures.told[[0, 1, 15]].tolist() == [PERSON] * 3
-    assert after.pictures.told[[2, 4, 6]].tolist() == [FOUND, LABEL, FOUND]
+    assert after.images.source[[0, 1, 15]].tolist() == [REVIEWED] * 3
+    assert after.images.source[[2, 4, 6]].tolist() == [CLUSTERED, LABELLED, CLUSTERED]
     assert known.rows_of(2).tolist() == [4, 5, 6, 7]
 
 
 def test_a_category_may_lose_all_its_pictures() -> None:
-    after = knowledge().moved(range(EACH), 2)
+    after = applied(knowledge(), Moved(rows=list(range(EACH)), into=2))
     assert after.counts() == {1: 0, 2: 2 * EACH, 3: EACH, 4: EACH}
     assert after.find("heron").live
 
 
 def test_pictures_become_a_category_of_their_own() -> None:
-    after = knowledge().moved([8, 9], 5, made=True)
+    after = applied(knowledge(), Moved(rows=[8, 9], into=5, made=True))
     assert after.categories[5] == Category(5, None, 1, "made")
     assert after.rows_of(5).tolist() == [8, 9]
     assert after.rows_of(3).tolist() == [10, 11]
     with pytest.raises(CampError, match="Category 5 exists already"):
-        after.moved([0], 5, made=True)
+        applied(after, Moved(rows=[0], into=5, made=True))
 
 
 def test_discarding_a_category() -> None:
-    after = knowledge().discarded(2)
-    assert after.pictures.category[4:8].tolist() == [NOWHERE] * 4
+    after = applied(knowledge(), Discarded(category=2))
+    assert after.images.category[4:8].tolist() == [DISCARDED] * 4
     assert 2 not in after.counts()
     assert "robin" not in after.named()
     with pytest.raises(CampError, match="robin was discarded"):
@@ -116,27 +131,36 @@ def test_discarding_a_category() -> None:
 
 
 def test_discarding_pictures() -> None:
-    after = knowledge().without([3, 7])
-    assert after.pictures.category[[3, 7]].tolist() == [NOWHERE] * 2
-    assert after.pictures.told[[3, 7]].tolist() == [PERSON] * 2
+    after = applied(knowledge(), Discarded(rows=[3, 7]))
+    assert after.images.category[[3, 7]].tolist() == [DISCARDED] * 2
+    assert after.images.source[[3, 7]].tolist() == [REVIEWED] * 2
     assert after.counts() == {1: 3, 2: 3, 3: 4, 4: 4}
-    assert after.moved([3], 4).counts() == {1: 3, 2: 3, 3: 4, 4: 5}  # and back
+    assert applied(after, Moved(rows=[3], into=4)).counts() == {1: 3, 2: 3, 3: 4, 4: 5}  # and back
 
 
 @pytest.mark.parametrize(
     ("change", "said"),
     [
-        (lambda known: known.renamed(9, "wren"), "There is no category 9."),
-        (lambda known: known.merged(9, 1), "There is no category 9."),
-        (lambda known: known.merged(1, 9), "There is no category 9."),
-        (lambda known: known.merged(1, 1), "heron can not be merged with itself; choose two categories."),
-        (lambda known: known.moved([0], 9), "There is no category 9."),
-        (lambda known: known.moved([0], 2, made=True), "Category 2 exists already; a new one gets a new id."),
-        (lambda known: known.moved([], 2), "No picture was chosen; choose at least one."),
-        (lambda known: known.moved([16, 3], 2), "There are pictures 0 to 15, not 16."),
-        (lambda known: known.without([-1, 3]), "There are pictures 0 to 15, not -1."),
-        (lambda known: known.discarded(9), "There is no category 9."),
-        (lambda known: known.discarded(3).merged(1, 3), "category 3 was discarded."),
+        (lambda known: applied(known, Named(category=9, name="wren")), "There is no category 9."),
+        (lambda known: applied(known, Merged(category=9, into=1)), "There is no category 9."),
+        (lambda known: applied(known, Merged(category=1, into=9)), "There is no category 9."),
+        (
+            lambda known: applied(known, Merged(category=1, into=1)),
+            "heron cannot be merged with itself; choose two categories.",
+        ),
+        (lambda known: applied(known, Moved(rows=[0], into=9)), "There is no category 9."),
+        (
+            lambda known: applied(known, Moved(rows=[0], into=2, made=True)),
+            "Category 2 exists already; a new one gets a new id.",
+        ),
+        (lambda known: applied(known, Moved(rows=[], into=2)), "No picture was chosen; choose at least one."),
+        (lambda known: applied(known, Moved(rows=[16, 3], into=2)), "There are pictures 0 to 15, not 16."),
+        (lambda known: known.assign([-1, 3], DISCARDED), "There are pictures 0 to 15, not -1."),
+        (lambda known: applied(known, Discarded(category=9)), "There is no category 9."),
+        (
+            lambda known: applied(known, Discarded(category=3), Merged(category=1, into=3)),
+            "category 3 was discarded.",
+        ),
     ],
 )
 def test_what_can_not_be_decided_is_a_sentence(change, said: str) -> None:  # type: ignore[no-untyped-def]
@@ -149,16 +173,16 @@ def test_what_can_not_be_decided_is_a_sentence(change, said: str) -> None:  # ty
 
 
 def test_ids_are_not_used_again() -> None:
-    known = knowledge().merged(4, 1)
+    known = applied(knowledge(), Merged(category=4, into=1))
     assert known.next_id() == 5
-    known.used = 8  # by a decision that was undone
+    known.highest_made_id = 8  # by a decision that was undone
     assert known.next_id() == 9
-    assert known.renamed(1, "egret").next_id() == 9
+    assert applied(known, Named(category=1, name="egret")).next_id() == 9
 
 
 def test_nothing_known_yet() -> None:
-    pictures = knowledge().pictures
-    none = Knowledge(0, {}, pictures, knowledge().metric, knowledge().sure)
+    images = knowledge().images
+    none = Knowledge(0, {}, images, knowledge().metric, knowledge().calibration)
     assert none.next_id() == 1
     assert none.live() == []
     assert none.counts() == {}

@@ -1,6 +1,6 @@
-"""One ONNX file of a model: pixels in, category out, in standard operators that any runtime reads.
+"""Export of a model to one ONNX file: pixels in, category out, in standard operators.
 
-Without CAMP, with onnxruntime alone, it is used so:
+Use with onnxruntime, without CAMP:
 
     import json, numpy, onnxruntime
     from PIL import Image, ImageOps
@@ -9,8 +9,8 @@ Without CAMP, with onnxruntime alone, it is used so:
     about = session.get_modelmeta().custom_metadata_map
     names = {category["id"]: category["name"] for category in json.loads(about["categories"])}
     side = int(about["resolution"])
-    picture = ImageOps.exif_transpose(Image.open("heron.jpg")).convert("RGB")
-    pixels = numpy.array(picture.resize((side, side), Image.Resampling.BICUBIC))
+    image = ImageOps.exif_transpose(Image.open("heron.jpg")).convert("RGB")
+    pixels = numpy.array(image.resize((side, side), Image.Resampling.BICUBIC))
     category, confidence = session.run(["category", "confidence"], {"pixels": pixels[None]})
     print(names.get(category[0], "unknown"), confidence[0])
 """
@@ -22,8 +22,7 @@ import onnx
 import torch
 from onnx import TensorProto, helper
 
-from camp.app.workspace.model import Model
-from camp.app.workspace.prediction import check_categories
+from camp.app.prediction.model import Model
 from camp.core.errors import CampError
 from camp.core.files import replacing
 from camp.core.version import __version__
@@ -36,14 +35,14 @@ from camp.nn.onnx.operators import include
 from camp.nn.onnx.tips import add_tip
 
 OPSET, IR_VERSION = 17, 8
-"""Old enough for runtimes of 2022, and the first with a layer norm."""
+"""The first version with a layer norm; runtimes since 2022 read it."""
 
 
 def export_onnx(model: Model, path: Path) -> None:
     """Write trunk, tip, metric and centroids of `model` as one ONNX file.
 
     Input `pixels` (B, R, R, 3) uint8, RGB, or `vector` (B, D) float32 for a model over vectors. Outputs, as in
-    `camp.app.workspace.prediction.Prediction`:
+    `camp.app.prediction.predict.Prediction`:
 
         category              (B,) int64      permanent id, -1 for unknown
         confidence            (B,)            its probability; for unknown that of the nearest
@@ -52,9 +51,9 @@ def export_onnx(model: Model, path: Path) -> None:
         probabilities         (B, K)          in the order of `categories` in the metadata
         features              (B, D)
 
-    The metadata say which categories there are and how a picture is resized.
+    The metadata say which categories there are and how an image is resized.
     """
-    check_categories(model)
+    model.check_categories()
     backbone = model.backbone
     graph = Graph()
     if backbone.resolution:
@@ -91,7 +90,7 @@ def export_onnx(model: Model, path: Path) -> None:
 
 
 def _trunk(graph: Graph, backbone: Backbone) -> dict[str, str]:
-    """From uint8 pixels to the fields that the tip takes, with the normalisation."""
+    """Add normalisation and trunk: uint8 pixels to the inputs of the tip."""
     x = graph.node("Cast", "pixels", to=TensorProto.FLOAT)
     x = graph.node("Div", graph.node("Transpose", x, perm=[0, 3, 1, 2]), torch.tensor(255.0))
     x = graph.node("Sub", x, torch.tensor(backbone.mean)[:, None, None])
@@ -102,11 +101,11 @@ def _trunk(graph: Graph, backbone: Backbone) -> dict[str, str]:
         return include(graph, backbone.trunk.graph, {"pixels": x})
     if isinstance(backbone.trunk, TorchEngine):
         return include(graph, graph_of(backbone.trunk.trunk, backbone.resolution), {"pixels": x})
-    raise CampError(f"The trunk of {backbone.name} can not be written as ONNX.")
+    raise CampError(f"The trunk of {backbone.name} cannot be written as ONNX.")
 
 
 def _points(graph: Graph, z: str, metric: ClassMetric) -> str:
-    """`ClassMetric` of features z (B, D): points (B, d)."""
+    """Add the metric: features z (B, D) to points (B, d)."""
 
     def length(x: str) -> str:
         if not metric.unit:
@@ -121,7 +120,7 @@ def _points(graph: Graph, z: str, metric: ClassMetric) -> str:
 
 
 def _answers(graph: Graph, z: str, classifier: OpenSet, ids: tuple[int, ...]) -> dict[str, str]:
-    """`OpenSet.answer` for points z (B, d), in ids."""
+    """Add `OpenSet.answer` for points z (B, d), in ids."""
     # The difference itself, (B, K, d), as the shortcut through |z|^2 - 2 z.c loses the digits that decide.
     difference = graph.node(
         "Sub", graph.node("Unsqueeze", z, torch.tensor([1])), classifier.centroids.float()
@@ -133,7 +132,7 @@ def _answers(graph: Graph, z: str, classifier: OpenSet, ids: tuple[int, ...]) ->
     probabilities = graph.node("Softmax", logits, axis=1)
 
     def at(positions: str) -> tuple[str, str]:
-        """Ids (B,) and probabilities (B,) of categories (B, 1)."""
+        """Return ids (B,) and probabilities (B,) of categories (B, 1)."""
         probability = graph.node("GatherElements", probabilities, positions, axis=1)
         return flat(graph.node("Gather", torch.tensor(ids), positions)), flat(probability)
 
@@ -141,7 +140,7 @@ def _answers(graph: Graph, z: str, classifier: OpenSet, ids: tuple[int, ...]) ->
         return graph.node("Squeeze", x, torch.tensor([1]))
 
     count = min(2, len(ids))
-    # TopK has two results, and `Graph.node` speaks of one.
+    # TopK has two results, and `Graph.node` returns one.
     near, order = "nearest_distances", "nearest_positions"
     k = graph.weight(torch.tensor([count]))
     graph.nodes.append(helper.make_node("TopK", [distances, k], [near, order], axis=1, largest=0))
@@ -153,7 +152,7 @@ def _answers(graph: Graph, z: str, classifier: OpenSet, ids: tuple[int, ...]) ->
     radius = graph.node("Gather", classifier.radii.float(), best)
     unknown = flat(graph.node("Greater", graph.node("Div", column(near, 0), radius), torch.tensor(1.0)))
     first, confidence = at(best)
-    second, second_confidence = at(column(order, 1)) if count > 1 else _nobody(graph)
+    second, second_confidence = at(column(order, 1)) if count > 1 else _no_runner_up(graph)
     return {
         "category": graph.node("Where", unknown, torch.tensor([-1]), first),
         "confidence": confidence,
@@ -163,14 +162,14 @@ def _answers(graph: Graph, z: str, classifier: OpenSet, ids: tuple[int, ...]) ->
     }
 
 
-def _nobody(graph: Graph) -> tuple[str, str]:
-    """The runner-up where there is but one category."""
+def _no_runner_up(graph: Graph) -> tuple[str, str]:
+    """Return the runner-up of a model with one category."""
     return graph.weight(torch.tensor([-1])), graph.weight(torch.tensor([0.0]))
 
 
 def _about(model: Model) -> dict[str, str]:
-    """What a reader of the file has to know, as strings."""
-    categories = [{"id": id, "name": model.called(i)} for i, id in enumerate(model.ids)]
+    """Return the metadata of the file."""
+    categories = [{"id": id, "name": model.title(i)} for i, id in enumerate(model.ids)]
     about = {
         "camp_version": __version__,
         "backbone": model.backbone.name,

@@ -1,13 +1,15 @@
-"""The review page: its files, what it asks, and the decisions it sends.
+"""The review page: its files, its queries, and its decisions.
 
-It knows nothing of who may ask; the caller puts `camp.app.web.guard.Guard` before it.
+Access control is the task of the caller, which puts `camp.app.web.guard.Guard` before it.
 """
 
 import contextlib
 import threading
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
+from contextlib import AbstractAsyncContextManager
 from importlib import resources
-from typing import Annotated, Any
+from pathlib import Path
+from typing import Annotated
 
 import numpy as np
 from fastapi import FastAPI, HTTPException, Query, Request, Response
@@ -15,47 +17,37 @@ from fastapi.exceptions import RequestValidationError
 from fastapi.responses import FileResponse, HTMLResponse, JSONResponse
 from jinja2 import Environment, PackageLoader, StrictUndefined
 
-from camp.app.review import decisions
-from camp.app.review import queries as answers
-from camp.app.review.decisions import (
-    Decision,
-    Discarding,
-    Merging,
-    Moving,
-    Naming,
-    Number,
-    Outcome,
-    Splitting,
-    Telling,
-)
-from camp.app.review.state import State
-from camp.app.workspace.folder import Workspace
+from camp.app.review import decisions, queries
+from camp.app.review.decisions import Outcome
+from camp.app.review.state import ReviewState
+from camp.app.workspace.events import Number
 from camp.app.workspace.overview import halves
+from camp.app.workspace.workspace import Workspace
 from camp.core.errors import CampError
 
-KINDS = {".css": "text/css", ".js": "text/javascript"}
-KEEP = {"Cache-Control": "private, max-age=31536000, immutable"}
+MEDIA_TYPES = {".css": "text/css", ".js": "text/javascript"}
+CACHE_FOREVER = {"Cache-Control": "private, max-age=31536000, immutable"}
 
 
 def review_app(workspace: Workspace) -> FastAPI:
-    """The page over `workspace`."""
-    state = State(workspace)
+    """Make the page of `workspace`."""
+    state = ReviewState(workspace)
     app = FastAPI(
-        title=f"Review {workspace.path.name}",
-        lifespan=_looking_ahead(state),
+        title=f"Review {Path(workspace.name).name}",
+        lifespan=_preload(state),
         docs_url=None,  # it would load its scripts from another host
         redoc_url=None,
         openapi_url=None,
     )
-    _answer_errors(app)
-    _offer_page(app, workspace)
-    _offer_answers(app, state)
-    _offer_decisions(app, state)
+    _add_error_handlers(app)
+    _add_page(app, workspace)
+    _add_queries(app, state)
+    _add_decisions(app, state)
     return app
 
 
-def _looking_ahead(state: State) -> Any:
-    """Look at the workspace while the browser still opens."""
+def _preload(state: ReviewState) -> Callable[[FastAPI], AbstractAsyncContextManager[None]]:
+    """Take the first snapshot while the browser still opens."""
 
     def look() -> None:
         with contextlib.suppress(CampError):  # which the page will show
@@ -69,7 +61,7 @@ def _looking_ahead(state: State) -> Any:
     return lifespan
 
 
-def _answer_errors(app: FastAPI) -> None:
+def _add_error_handlers(app: FastAPI) -> None:
     @app.exception_handler(CampError)
     def refused(request: Request, error: CampError) -> JSONResponse:
         return JSONResponse({"error": str(error)}, status_code=409)
@@ -81,17 +73,17 @@ def _answer_errors(app: FastAPI) -> None:
         return JSONResponse({"error": f"{where}: {first['msg']}."}, status_code=422)
 
 
-def _offer_page(app: FastAPI, workspace: Workspace) -> None:
-    """The page and its own files, by name: no path is ever looked up."""
+def _add_page(app: FastAPI, workspace: Workspace) -> None:
+    """Serve the page and its files by name; no path is ever looked up."""
     environment = Environment(
         loader=PackageLoader("camp.app.review", "page"), autoescape=True, undefined=StrictUndefined
     )
-    html = environment.get_template("index.html").render(name=workspace.path.resolve().name)
+    html = environment.get_template("index.html").render(name=Path(workspace.name).resolve().name)
     folder = resources.files("camp.app.review") / "page"
     files = {
-        file.name: (file.read_bytes(), KINDS[suffix])
+        file.name: (file.read_bytes(), MEDIA_TYPES[suffix])
         for file in folder.iterdir()
-        if (suffix := "." + file.name.rpartition(".")[2]) in KINDS
+        if (suffix := "." + file.name.rpartition(".")[2]) in MEDIA_TYPES
     }
 
     @app.get("/")
@@ -106,101 +98,80 @@ def _offer_page(app: FastAPI, workspace: Workspace) -> None:
         return Response(content, media_type=kind)
 
 
-def _offer_answers(app: FastAPI, state: State) -> None:
+def _add_queries(app: FastAPI, state: ReviewState) -> None:
     @app.get("/api/overview")
-    def overview() -> dict[str, Any]:
-        return answers.everything(state.now())
+    def overview() -> queries.OverviewAnswer:
+        return queries.overview_answer(state.now())
 
     @app.get("/api/events")
-    def events() -> dict[str, int]:
-        return {"events": state.now().count}
+    def events() -> queries.EventsAnswer:
+        return queries.EventsAnswer(state.now().count)
 
     @app.get("/api/category/{id}")
     def category(
-        id: Number, order: answers.Order = "typical", start: Annotated[int, Query(ge=0)] = 0
-    ) -> dict[str, Any]:
-        now = state.now()
-        rows = answers.ordered(now, id, order)
-        shown = answers.pictures(now, rows[start : start + answers.PAGE])
-        return {"events": now.count, "total": len(rows), "pictures": shown}
+        id: Number, order: queries.Order = "typical", start: Annotated[int, Query(ge=0)] = 0
+    ) -> queries.CategoryPage:
+        return queries.category_page(state.now(), id, order, start)
 
     @app.get("/api/pictures")
-    def pictures(row: Annotated[list[Number], Query(max_length=answers.PAGE)]) -> dict[str, Any]:
+    def pictures(row: Annotated[list[Number], Query(max_length=queries.PAGE)]) -> queries.ImagesAnswer:
         now = state.now()
-        if max(row, default=0) >= len(now.knowledge.pictures):
+        if max(row, default=0) >= len(now.knowledge.images):
             raise HTTPException(404)
-        return {"events": now.count, "pictures": answers.pictures(now, row)}
+        return queries.ImagesAnswer(now.count, queries.image_answers(now, row))
 
     @app.get("/api/category/{id}/halves")
-    def two_halves(id: Number) -> dict[str, Any]:
+    def two_halves(id: Number) -> queries.HalvesAnswer:
         now = state.now()
-        leaves = halves(now.knowledge, id)
-        stays = np.setdiff1d(now.knowledge.rows_of(id), leaves)
-        return {
-            "events": now.count,
-            "stays": answers.half(now, stays),
-            "leaves": answers.half(now, leaves),
-        }
+        return queries.halves_answer(now, id, halves(now.knowledge, id))
 
     @app.get("/api/map/positions")
     def positions() -> Response:
         """(n, 2) float32."""
         now = state.now()
-        return _numbers(now.knowledge.pictures.positions, "<f4", now.count)
+        return _array(now.knowledge.images.positions, "<f4", now.count)
 
     @app.get("/api/map/categories")
     def categories() -> Response:
         """(n,) int32."""
         now = state.now()
-        return _numbers(now.knowledge.pictures.category, "<i4", now.count)
+        return _array(now.knowledge.images.category, "<i4", now.count)
 
     @app.get("/api/batches")
-    def batches() -> dict[str, Any]:
+    def batches() -> queries.BatchesAnswer:
         now = state.now()
-        return {"events": now.count, "batches": now.reports}
+        return queries.BatchesAnswer(now.count, now.reports)
 
     @app.get("/thumbnails/{version}/{row}")
     def thumbnail(version: str, row: Number) -> Response:
         now = state.now()
-        if version != now.version or row >= len(now.kept) or not now.kept[row]:
+        if version != now.version or row >= len(now.has_thumbnail) or not now.has_thumbnail[row]:
             raise HTTPException(404)
-        path = state.workspace.thumbnail(now.knowledge.pictures.digests[row])
-        if not path.is_file():
+        path = state.workspace.storage.thumbnail(now.knowledge.images.digests[row])
+        if path is None or not path.is_file():
             raise HTTPException(404)
-        return FileResponse(path, media_type="image/jpeg", headers=KEEP)
+        return FileResponse(path, media_type="image/jpeg", headers=CACHE_FOREVER)
 
 
-def _offer_decisions(app: FastAPI, state: State) -> None:
-    @app.post("/api/name")
-    def name(asked: Naming) -> Outcome:
-        return decisions.name(state, asked)
+def _add_decisions(app: FastAPI, state: ReviewState) -> None:
+    @app.post("/api/decide")
+    def decide(request: decisions.DecisionRequest) -> Outcome:
+        return decisions.decide(state, request, request.decision)
 
-    @app.post("/api/merge")
-    def merge(asked: Merging) -> Outcome:
-        return decisions.merge(state, asked)
-
-    @app.post("/api/apart")
-    def tell_apart(asked: Telling) -> Outcome:
-        return decisions.tell_apart(state, asked)
-
-    @app.post("/api/move")
-    def move(asked: Moving) -> Outcome:
-        return decisions.move(state, asked)
+    @app.post("/api/make")
+    def make(request: decisions.MakeRequest) -> Outcome:
+        return decisions.make(state, request)
 
     @app.post("/api/split")
-    def split(asked: Splitting) -> Outcome:
-        return decisions.split(state, asked)
-
-    @app.post("/api/discard")
-    def discard(asked: Discarding) -> Outcome:
-        return decisions.discard(state, asked)
+    def split(request: decisions.SplitRequest) -> Outcome:
+        return decisions.split(state, request)
 
     @app.post("/api/undo")
-    def undo(asked: Decision) -> Outcome:
-        return decisions.undo(state, asked)
+    def undo(request: decisions.Request) -> Outcome:
+        return decisions.undo(state, request)
 
 
-def _numbers(values: np.ndarray, kind: str, events: int) -> Response:
-    """An array as bytes, little-endian, as a browser's typed arrays are."""
-    data = np.ascontiguousarray(values, dtype=kind).tobytes()
+def _array(values: np.ndarray, dtype: str, events: int) -> Response:
+    """Answer with the bytes of an array, little-endian as the typed arrays of browsers."""
+    data = np.ascontiguousarray(values, dtype=dtype).tobytes()
     return Response(data, media_type="application/octet-stream", headers={"X-Events": str(events)})

@@ -1,135 +1,259 @@
-"""What the page is told, as plain values for JSON. Nothing here grows with the number of pictures."""
+"""Answers to the queries of the review page. Their size does not grow with the number of images."""
 
 from collections.abc import Sequence
-from typing import Any, Literal
+from dataclasses import dataclass
+from typing import Literal
 
 import numpy as np
 import torch
 
 from camp.app.review.state import Snapshot
-from camp.app.workspace.events import described, standing
-from camp.app.workspace.knowledge import FOUND, LABEL, NOWHERE, PERSON, Category
-from camp.app.workspace.overview import most_doubtful, typical
+from camp.app.workspace.events import standing
+from camp.app.workspace.knowledge import CLUSTERED, DISCARDED, LABELLED, REVIEWED, Category
+from camp.app.workspace.overview import most_doubtful, most_typical
+from camp.app.workspace.report import BatchReport
 
 Order = Literal["typical", "doubtful", "newest"]
 PAGE = 60
-"""Pictures in one answer."""
-TYPICAL, DOUBTFUL, NEAR, PAIRS = 5, 3, 6, 12
-"""Pictures of a card, neighbours offered first when merging, look-alikes asked about."""
-WHO = {FOUND: "found", LABEL: "label", PERSON: "person"}
-HISTORY = 200
+"""Images in one answer."""
+TYPICAL, DOUBTFUL, NEAR, PAIRS, HALF, HISTORY = 5, 3, 6, 12, 12, 200
+"""Images of a card, neighbours offered for merging, similar pairs, images of a half, decisions in the history."""
+SOURCES: dict[int, Literal["found", "label", "person"]] = {
+    CLUSTERED: "found",
+    LABELLED: "label",
+    REVIEWED: "person",
+}
 
 
-def everything(now: Snapshot) -> dict[str, Any]:
-    """The overview: cards, look-alikes, decisions, and the line on top."""
+@dataclass(frozen=True)
+class Tile:
+    """An image as the page shows it."""
+
+    row: int
+    file: str
+    kept: bool
+    """Whether there is a thumbnail."""
+
+
+@dataclass(frozen=True)
+class ImageAnswer(Tile):
+    """What is known about an image."""
+
+    category: int
+    batch: int
+    who: str
+    """Source of the category."""
+    sure: float | None
+    distance: float | None
+    rival: str | None
+    """Title of the most probable other category."""
+    doubtful: bool
+
+
+@dataclass(frozen=True)
+class Card:
+    """A category of the overview."""
+
+    id: int
+    name: str | None
+    title: str
+    origin: str
+    step: int
+    pictures: int
+    found: int
+    label: int
+    person: int
+    sure: float | None
+    doubtful: int
+    need: float
+    reason: str
+    near: list[int]
+    typical: list[Tile]
+    uncertain: list[Tile]
+
+
+@dataclass(frozen=True)
+class PastDecision:
+    """A decision that can be undone."""
+
+    event: int
+    time: str
+    said: str
+
+
+@dataclass(frozen=True)
+class OverviewAnswer:
+    """The first page: cards, similar pairs, decisions, and the line on top."""
+
+    events: int
+    version: str
+    step: int
+    pictures: int
+    discarded: int
+    unnamed: int
+    doubtful: int
+    categories: list[Card]
+    alike: list[tuple[int, int]]
+    last: BatchReport | None
+    decisions: int
+    history: list[PastDecision]
+
+
+@dataclass(frozen=True)
+class EventsAnswer:
+    """The number of events."""
+
+    events: int
+
+
+@dataclass(frozen=True)
+class ImagesAnswer(EventsAnswer):
+    """Some images."""
+
+    pictures: list[ImageAnswer]
+
+
+@dataclass(frozen=True)
+class CategoryPage(ImagesAnswer):
+    """Some images of a category."""
+
+    total: int
+
+
+@dataclass(frozen=True)
+class Half:
+    """One half of a category that might be split, with some of its images."""
+
+    pictures: int
+    tiles: list[Tile]
+
+
+@dataclass(frozen=True)
+class HalvesAnswer(EventsAnswer):
+    """Both halves."""
+
+    stays: Half
+    leaves: Half
+
+
+@dataclass(frozen=True)
+class BatchesAnswer(EventsAnswer):
+    """The reports of all batches."""
+
+    batches: list[BatchReport]
+
+
+def overview_answer(now: Snapshot) -> OverviewAnswer:
+    """Answer the query of the first page."""
     categories = now.knowledge.live()
     neighbours = _neighbours(now)
-    here = now.knowledge.pictures.category != NOWHERE
-    doubtful = now.seen.doubtful() & here & (now.knowledge.pictures.told == FOUND)
+    here = now.knowledge.images.category != DISCARDED
+    doubtful = now.seen.doubtful() & here & (now.knowledge.images.source == CLUSTERED)
     decisions = standing(now.events)
-    return {
-        "events": now.count,
-        "version": now.version,
-        "step": now.knowledge.step,
-        "pictures": int(here.sum()),
-        "discarded": int((~here).sum()),
-        "unnamed": sum(category.name is None for category in categories),
-        "doubtful": int(doubtful.sum()),
-        "categories": [_card(now, category, doubtful, neighbours) for category in categories],
-        "alike": [[a, b] for a, b, _ in now.seen.alike[:PAIRS]],
-        "last": _last_batch(now),
-        "decisions": len(decisions),
-        "history": [
-            {"event": event["event"], "time": event["time"], "said": described(event, now.knowledge)}
-            for event in reversed(decisions[-HISTORY:])
+    return OverviewAnswer(
+        events=now.count,
+        version=now.version,
+        step=now.knowledge.step,
+        pictures=int(here.sum()),
+        discarded=int((~here).sum()),
+        unnamed=sum(category.name is None for category in categories),
+        doubtful=int(doubtful.sum()),
+        categories=[_card(now, category, doubtful, neighbours) for category in categories],
+        alike=[(a, b) for a, b, _ in now.seen.similar[:PAIRS]],
+        last=now.reports[-1] if now.reports else None,
+        decisions=len(decisions),
+        history=[
+            PastDecision(decision.number, decision.time, decision.describe(now.knowledge))
+            for decision in reversed(decisions[-HISTORY:])
         ],
-    }
+    )
 
 
-def _card(
-    now: Snapshot, category: Category, doubtful: np.ndarray, neighbours: dict[int, list[int]]
-) -> dict[str, Any]:
+def _card(now: Snapshot, category: Category, doubtful: np.ndarray, neighbours: dict[int, list[int]]) -> Card:
     rows = now.knowledge.rows_of(category.id)
-    told = np.bincount(now.knowledge.pictures.told[rows], minlength=len(WHO))
+    sources = np.bincount(now.knowledge.images.source[rows], minlength=len(SOURCES)).tolist()
     uncertain = most_doubtful(now.knowledge, now.seen, category.id)
     uncertain = uncertain[doubtful[uncertain]]
     need = now.needs[category.id]
-    return {
-        "id": category.id,
-        "name": category.name,
-        "title": category.title,
-        "origin": category.origin,
-        "step": category.step,
-        "pictures": len(rows),
-        **{who: int(told[code]) for code, who in WHO.items()},
-        "sure": _number(now.seen.own[rows].mean()) if len(rows) else None,
-        "doubtful": len(uncertain),
-        "need": round(need.score, 4),
-        "reason": need.reason,
-        "near": neighbours.get(category.id, []),
-        "typical": _tiles(now, _preferring_kept(now, typical(now.knowledge, now.seen, category.id), TYPICAL)),
-        "uncertain": _tiles(now, _preferring_kept(now, uncertain, DOUBTFUL)),
-    }
+    typical = most_typical(now.knowledge, now.seen, category.id)
+    return Card(
+        id=category.id,
+        name=category.name,
+        title=category.title,
+        origin=category.origin,
+        step=category.step,
+        pictures=len(rows),
+        found=sources[CLUSTERED],
+        label=sources[LABELLED],
+        person=sources[REVIEWED],
+        sure=_rounded(now.seen.confidence[rows].mean()) if len(rows) else None,
+        doubtful=len(uncertain),
+        need=round(need.score, 4),
+        reason=need.reason,
+        near=neighbours.get(category.id, []),
+        typical=_tiles(now, _preferring_thumbnails(now, typical, TYPICAL)),
+        uncertain=_tiles(now, _preferring_thumbnails(now, uncertain, DOUBTFUL)),
+    )
 
 
-def _last_batch(now: Snapshot) -> dict[str, Any] | None:
-    """The last learning step in a few words' worth."""
-    if not now.reports:
-        return None
-    return {key: now.reports[-1].get(key) for key in ("step", "time", "folder", "pictures", "n_new")}
-
-
-def ordered(now: Snapshot, id: int, order: Order) -> np.ndarray:
-    """Rows of a category in the order a person asked for."""
+def category_page(now: Snapshot, id: int, order: Order, start: int) -> CategoryPage:
+    """Answer the query for some images of a category."""
     now.knowledge.category(id)
     if order == "typical":
-        return typical(now.knowledge, now.seen, id)
-    if order == "doubtful":
-        return most_doubtful(now.knowledge, now.seen, id)
-    rows = now.knowledge.rows_of(id)
-    return rows[np.argsort(-now.knowledge.pictures.steps[rows], kind="stable")]
+        rows = most_typical(now.knowledge, now.seen, id)
+    elif order == "doubtful":
+        rows = most_doubtful(now.knowledge, now.seen, id)
+    else:
+        rows = now.knowledge.rows_of(id)
+        rows = rows[np.argsort(-now.knowledge.images.steps[rows], kind="stable")]
+    return CategoryPage(now.count, image_answers(now, rows[start : start + PAGE]), len(rows))
 
 
-def pictures(now: Snapshot, rows: Sequence[int] | np.ndarray) -> list[dict[str, Any]]:
-    """What is known about single pictures."""
-    known, seen = now.knowledge.pictures, now.seen
-    doubtful = seen.doubtful() & (known.told == FOUND)
-    told = []
+def image_answers(now: Snapshot, rows: Sequence[int] | np.ndarray) -> list[ImageAnswer]:
+    """Describe single images."""
+    images, seen = now.knowledge.images, now.seen
+    doubtful = seen.doubtful() & (images.source == CLUSTERED)
+    answers = []
     for row, tile in zip(rows, _tiles(now, rows)):
-        category, rival = int(known.category[row]), int(seen.rival[row])
-        told.append(
-            {
-                **tile,
-                "category": category,
-                "batch": int(known.steps[row]),
-                "who": WHO[int(known.told[row])],
-                "sure": _number(seen.own[row]),
-                "distance": _number(seen.distance[row]),
-                "rival": None if rival == NOWHERE else now.knowledge.categories[rival].title,
-                "doubtful": bool(doubtful[row]),
-            }
+        runner_up = int(seen.runner_up[row])
+        answers.append(
+            ImageAnswer(
+                **vars(tile),
+                category=int(images.category[row]),
+                batch=int(images.steps[row]),
+                who=SOURCES[int(images.source[row])],
+                sure=_rounded(seen.confidence[row]),
+                distance=_rounded(seen.distance[row]),
+                rival=None if runner_up == DISCARDED else now.knowledge.categories[runner_up].title,
+                doubtful=bool(doubtful[row]),
+            )
         )
-    return told
+    return answers
 
 
-def half(now: Snapshot, rows: np.ndarray) -> dict[str, Any]:
-    """One half of a category that might be split, with some of its pictures."""
-    rows = rows[np.argsort(now.seen.distance[rows], kind="stable")]
-    return {"pictures": len(rows), "tiles": _tiles(now, _preferring_kept(now, rows, 12))}
+def halves_answer(now: Snapshot, id: int, leaves: np.ndarray) -> HalvesAnswer:
+    """Show some images of both halves of a category."""
+
+    def half(rows: np.ndarray) -> Half:
+        rows = rows[np.argsort(now.seen.distance[rows], kind="stable")]
+        return Half(len(rows), _tiles(now, _preferring_thumbnails(now, rows, HALF)))
+
+    stays = np.setdiff1d(now.knowledge.rows_of(id), leaves)
+    return HalvesAnswer(now.count, half(stays), half(leaves))
 
 
-def _tiles(now: Snapshot, rows: Sequence[int] | np.ndarray) -> list[dict[str, Any]]:
-    files = now.knowledge.pictures.files
-    return [{"row": int(row), "file": files[row], "kept": bool(now.kept[row])} for row in rows]
+def _tiles(now: Snapshot, rows: Sequence[int] | np.ndarray) -> list[Tile]:
+    files = now.knowledge.images.files
+    return [Tile(int(row), files[row], bool(now.has_thumbnail[row])) for row in rows]
 
 
-def _preferring_kept(now: Snapshot, rows: np.ndarray, count: int) -> np.ndarray:
-    """The first `count` rows that can be shown, or as many others as are missing."""
-    return rows[np.argsort(~now.kept[rows], kind="stable")][:count]
+def _preferring_thumbnails(now: Snapshot, rows: np.ndarray, count: int) -> np.ndarray:
+    """Return the first `count` rows, those with a thumbnail first."""
+    return rows[np.argsort(~now.has_thumbnail[rows], kind="stable")][:count]
 
 
 def _neighbours(now: Snapshot) -> dict[int, list[int]]:
-    """Ids of the nearest other categories, the nearest first."""
+    """Return the ids of the nearest other categories, the nearest first."""
     ids = now.seen.ids
     if len(ids) < 2:
         return {}
@@ -139,6 +263,6 @@ def _neighbours(now: Snapshot) -> dict[int, list[int]]:
     return {id: [ids[place] for place in places] for id, places in zip(ids, nearest)}
 
 
-def _number(value: float) -> float | None:
-    """Three digits; JSON has no infinity."""
+def _rounded(value: float) -> float | None:
+    """Round to three digits; JSON has no infinity."""
     return round(float(value), 3) if np.isfinite(value) else None

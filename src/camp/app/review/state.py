@@ -1,93 +1,86 @@
-"""The workspace as the page sees it, looked at again whenever its log has grown."""
+"""Snapshots of a workspace for the review page, renewed whenever its log has changed."""
 
 import hashlib
 import os
 import threading
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 
 from camp.app.workspace.events import Event
-from camp.app.workspace.folder import Workspace
 from camp.app.workspace.knowledge import Knowledge
 from camp.app.workspace.overview import Need, Overview, needs, overview
+from camp.app.workspace.report import BatchReport
+from camp.app.workspace.workspace import Workspace
 from camp.core.errors import CampError
 
 
 @dataclass(frozen=True)
 class Snapshot:
-    """Everything the page is told, as of one number of events."""
+    """Everything that the page shows, after a number of events."""
 
     events: list[Event]
     knowledge: Knowledge
     seen: Overview
     needs: dict[int, Need]
-    reports: list[dict[str, Any]]
-    """Of each learning step, the first one first."""
-    kept: np.ndarray
-    """(n,) bool: a thumbnail was kept."""
+    reports: list[BatchReport]
+    """Report of each learning step, in order."""
+    has_thumbnail: np.ndarray
+    """(n,) bool"""
     version: str
-    """Stands for the pictures and their order; part of thumbnails' addresses, so that browsers may keep them."""
+    """Hash of the images and their order; part of the addresses of thumbnails, so that browsers may cache them."""
 
     @property
     def count(self) -> int:
-        """Events so far: what the page compares to notice that something happened elsewhere."""
+        """Number of events, which the page compares to notice changes by other programs."""
         return len(self.events)
 
 
-class State:
-    """The latest snapshot of a workspace; safe to ask from many threads."""
+class ReviewState:
+    """The latest snapshot of a workspace; safe to use from several threads."""
 
     def __init__(self, workspace: Workspace) -> None:
         self.workspace = workspace
         self.busy = threading.RLock()
-        """Held while the workspace is read or changed: `Workspace` itself belongs to one thread."""
+        """Held while the workspace is read or changed: `Workspace` is not safe to use from several threads."""
         self._last: tuple[tuple[int, int], Snapshot] | None = None
 
     def now(self) -> Snapshot:
-        """What is known now. Costs nothing while nothing happens."""
+        """Return the present snapshot; cheap while nothing changes."""
         with self.busy:
-            mark = self._mark()
-            if self._last is None or self._last[0] != mark:
-                self._last = mark, self._look(self._last[1] if self._last else None)
+            version = self.workspace.storage.version()
+            if self._last is None or self._last[0] != version:
+                self._last = version, self._take(self._last[1] if self._last else None)
             return self._last[1]
 
     def unchanged(self, count: int) -> Snapshot:
-        """What is known now; refused if it is not what was known after `count` events."""
+        """Return the present snapshot; raise a `CampError` if there are more or less than `count` events."""
         snapshot = self.now()
         if snapshot.count != count:
             raise CampError("Something else changed the workspace meanwhile; look at it again, then decide.")
         return snapshot
 
-    def _mark(self) -> tuple[int, int]:
-        """Differs once the log has been written to."""
-        try:
-            about = self.workspace.log.stat()
-        except OSError:
-            return 0, 0
-        return about.st_size, about.st_mtime_ns
-
-    def _look(self, before: Snapshot | None) -> Snapshot:
+    def _take(self, before: Snapshot | None) -> Snapshot:
         events = self.workspace.events()
         knowledge = self.workspace.knowledge()
         if before is not None and before.knowledge.step == knowledge.step:
-            kept, version, reports = before.kept, before.version, before.reports
-            # A name changes no distance.
-            same = before.knowledge.apart == knowledge.apart and np.array_equal(
-                before.knowledge.pictures.category, knowledge.pictures.category
+            has_thumbnail, version, reports = before.has_thumbnail, before.version, before.reports
+            # Names do not change distances.
+            same = before.knowledge.distinct == knowledge.distinct and np.array_equal(
+                before.knowledge.images.category, knowledge.images.category
             )
             seen = before.seen if same else overview(knowledge)
         else:
-            kept = self._kept(knowledge.pictures.digests)
-            version = hashlib.blake2b(knowledge.pictures.digests.tobytes(), digest_size=8).hexdigest()
+            has_thumbnail = self._has_thumbnail(knowledge.images.digests)
+            version = hashlib.blake2b(knowledge.images.digests.tobytes(), digest_size=8).hexdigest()
             reports = self.workspace.reports()
             seen = overview(knowledge)
-        return Snapshot(events, knowledge, seen, needs(knowledge, seen), reports, kept, version)
+        return Snapshot(events, knowledge, seen, needs(knowledge, seen), reports, has_thumbnail, version)
 
-    def _kept(self, digests: np.ndarray) -> np.ndarray:
-        """(n,) whether there is a thumbnail, by listing them: asking for each of many files takes seconds."""
-        # All thumbnails lie two levels below the folder's name; see `Workspace.thumbnail`.
-        root = self.workspace.thumbnail(bytes(16)).parent.parent
-        there = {name for _, _, names in os.walk(root) for name in names}
-        return np.array([f"{bytes(digest).hex()}.jpg" in there for digest in digests], dtype=bool)
+    def _has_thumbnail(self, digests: np.ndarray) -> np.ndarray:
+        """Return which images have a thumbnail, by listing the folder: testing many files takes seconds."""
+        example = self.workspace.storage.thumbnail(bytes(16))
+        if example is None:
+            return np.zeros(len(digests), dtype=bool)
+        files = {name for _, _, names in os.walk(example.parent.parent) for name in names}
+        return np.array([f"{bytes(digest).hex()}.jpg" in files for digest in digests], dtype=bool)

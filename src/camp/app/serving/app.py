@@ -1,4 +1,4 @@
-"""Recognition over HTTP, for programs on the same machine; the pages load nothing from anywhere else."""
+"""Prediction over HTTP, for programs on the same machine. Its pages load nothing from other hosts."""
 
 import threading
 from collections.abc import Callable
@@ -10,54 +10,55 @@ from fastapi.responses import HTMLResponse, JSONResponse
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
 from starlette.concurrency import run_in_threadpool
 
+from camp.app.prediction.model import Model, open_model
+from camp.app.prediction.predict import Prediction, predict_image
 from camp.app.web.guard import Guard
-from camp.app.workspace.folder import Workspace
-from camp.app.workspace.load_model import open_model
-from camp.app.workspace.model import Model
-from camp.app.workspace.prediction import Prediction, predict_picture
+from camp.app.workspace.workspace import Workspace
 from camp.core.errors import CampError
 from camp.core.version import __version__
 from camp.data.images import BadImage
 
 MAX_BYTES = 64 << 20
-"""The largest picture that is taken."""
+"""Size limit of a picture."""
 BINARY = "application/octet-stream"
 
 
 @dataclass(frozen=True)
-class Category:
-    """A category that pictures can be recognised as."""
+class CategoryAnswer:
+    """A category that can be predicted."""
 
     id: int
-    """Permanent."""
+    """Permanent id."""
     name: str
-    """As predictions call it."""
+    """Name in predictions."""
     named: bool
     """Whether a person gave it that name."""
 
 
 @dataclass(frozen=True)
 class Fault:
-    """Why there is no answer."""
+    """Why there is no result."""
 
     detail: str
 
 
 def prediction_app(model_of: Callable[[], Model], about: str, hosts: frozenset[str]) -> FastAPI:
-    """The HTTP interface; it asks `model_of` for the model with every request, so that it may have learned since.
+    """Make the HTTP application. Requests for other hosts, and requests from other web pages, are refused.
 
-    `about` is a sentence for the page that documents it. Requests for other hosts than `hosts`, and requests from
-    foreign web pages, are refused.
+    Args:
+        model_of: Returns the present model; called with every request.
+        about: A sentence for the page that documents the interface.
+        hosts: Host headers that are accepted.
     """
     # FastAPI's own pages load scripts from outside hosts.
     app = FastAPI(title="CAMP", version=__version__, description=about, docs_url=None, redoc_url=None)
     app.add_middleware(Guard, hosts=hosts)
-    # One picture at a time has all cores and, as a huge one takes hundreds of megabytes, the memory.
+    # One image at a time uses all cores; a huge one takes hundreds of megabytes.
     one_at_a_time = threading.Lock()
 
     def answer(data: bytes, file: str) -> Prediction:
         with one_at_a_time:
-            return predict_picture(model_of(), data, file)
+            return predict_image(model_of(), data, file)
 
     @app.exception_handler(CampError)
     async def not_ready(request: Request, error: CampError) -> JSONResponse:
@@ -66,11 +67,11 @@ def prediction_app(model_of: Callable[[], Model], about: str, hosts: frozenset[s
     @app.post(
         "/predict",
         summary="Recognise a picture",
-        response_description="What is said about it.",
+        response_description="The predicted category.",
         responses={
-            400: {"model": Fault, "description": "The body is no picture that can be read; the reason."},
+            400: {"model": Fault, "description": "The body cannot be read as a picture; the reason."},
             413: {"model": Fault, "description": f"The body is larger than {MAX_BYTES >> 20} MB."},
-            415: {"model": Fault, "description": "The content type is no picture's."},
+            415: {"model": Fault, "description": "The content type is not that of a picture."},
             503: {"model": Fault, "description": "There is nothing to recognise yet."},
         },
         openapi_extra={
@@ -83,21 +84,23 @@ def prediction_app(model_of: Callable[[], Model], about: str, hosts: frozenset[s
         },
     )
     async def predict(request: Request, file: str = "") -> Prediction:
-        """The body is the picture itself: JPEG, PNG, WebP, GIF, BMP, TIFF or PPM. A file name given in the address comes back.
+        """The body is the picture itself: JPEG, PNG, WebP, GIF, BMP, TIFF or PPM. The parameter `file` is returned as given.
 
-        For a model over vectors the body is one of them: its numbers as little-endian float32.
+        For a model over vectors the body is one vector: its numbers as little-endian float32.
         """
         data = await _body(request)
         try:
             return await run_in_threadpool(answer, data, file)
         except BadImage as fault:
-            raise HTTPException(400, f"The body is no picture that can be read: {fault}.") from fault
+            raise HTTPException(400, f"The body cannot be read as a picture: {fault}.") from fault
 
-    @app.get("/categories", summary="The categories", response_description="All that there are.")
-    def categories() -> list[Category]:
-        """In no order that means anything; ids never change, names may."""
+    @app.get("/categories", summary="The categories", response_description="All categories.")
+    def categories() -> list[CategoryAnswer]:
+        """In no particular order. Ids never change, names may."""
         model = model_of()
-        return [Category(id, model.called(i), model.names[i] is not None) for i, id in enumerate(model.ids)]
+        return [
+            CategoryAnswer(id, model.title(i), model.names[i] is not None) for i, id in enumerate(model.ids)
+        ]
 
     @app.get("/", include_in_schema=False)
     @app.get("/docs", include_in_schema=False)
@@ -108,7 +111,7 @@ def prediction_app(model_of: Callable[[], Model], about: str, hosts: frozenset[s
 
 
 async def _body(request: Request) -> bytes:
-    """The body of a request, refused as soon as it is seen to be too large or of another kind."""
+    """Read the body of a request; refuse it as soon as it is too large, or of another type."""
     kind = request.headers.get("content-type", BINARY).partition(";")[0].strip().lower()
     if not kind.startswith("image/") and kind != BINARY:
         raise HTTPException(
@@ -123,7 +126,7 @@ async def _body(request: Request) -> bytes:
 
 
 def _page(app: FastAPI, address: str) -> str:
-    """The documentation, from the OpenAPI schema."""
+    """Render the documentation from the OpenAPI schema."""
     environment = Environment(
         loader=FileSystemLoader(Path(__file__).parent),
         autoescape=True,
@@ -135,13 +138,13 @@ def _page(app: FastAPI, address: str) -> str:
 
 
 def latest_model(workspace: Workspace) -> Callable[[], Model]:
-    """A function that gives the model of `workspace` as it is now; it is opened anew when something was learned or decided."""
-    held: list[tuple[int, Model]] = []
+    """Return a function that returns the present model; it is opened again when something was learned or decided."""
+    cache: list[tuple[int, Model]] = []
 
     def model() -> Model:
         count = len(workspace.events())
-        if not held or held[0][0] != count:
-            held[:] = [(count, open_model(workspace))]
-        return held[0][1]
+        if not cache or cache[0][0] != count:
+            cache[:] = [(count, open_model(workspace))]
+        return cache[0][1]
 
     return model

@@ -1,8 +1,8 @@
-"""What stands before every local page: only this machine's own browser, at our address, with our token, gets in.
+"""Access control of the local pages.
 
 A page on 127.0.0.1 can be reached by every web site that the same browser has open. A foreign site that resolves its
-own name to 127.0.0.1 is told apart by the Host header, one that sends requests across by the Origin header, and
-another person on the machine by the token.
+own name to 127.0.0.1 is recognised by the Host header, one that sends cross-site requests by the Origin header, and
+another user of the machine by the missing token.
 """
 
 import secrets
@@ -27,7 +27,7 @@ READING = ("GET", "HEAD", "OPTIONS")
 
 
 class Guard:
-    """ASGI middleware that refuses foreign hosts, foreign origins and, if there is a token, whoever lacks it.
+    """ASGI middleware that refuses foreign hosts, foreign origins and, if a token is set, requests without it.
 
     The token comes in the address once (`?token=`) and then in a cookie, which is named after the port: two
     workspaces can be open in one browser.
@@ -43,7 +43,7 @@ class Guard:
         self.origins = frozenset(f"http://{host}" for host in hosts)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Refuse, send to the address without the token, or let the request through."""
+        """Refuse the request, redirect it to the address without the token, or pass it on."""
         if scope["type"] == "lifespan":
             await self.app(scope, receive, send)
             return
@@ -62,7 +62,7 @@ class Guard:
         await (answer or self.app)(scope, receive, send_guarded)
 
     def _answer(self, request: Request) -> Response | None:
-        """What the guard itself answers; None lets the request through."""
+        """Return the answer of the guard, or None to pass the request on."""
         reason = self._foreign(request.headers, request.method)
         if reason is not None:
             return _refused(reason)

@@ -13,19 +13,19 @@ from camp.core.errors import CampError
 
 ADDRESS = "127.0.0.1"
 SECONDS_TO_FINISH = 3
-"""How long Ctrl-C waits for requests under way."""
+"""Time that Ctrl-C gives to unfinished requests."""
 
 
 def serve(
-    app_of: Callable[[frozenset[str]], ASGIApp],
-    port: int | None,
-    path: str,
-    open_browser: bool,
-    say: Callable[[str], None],
+    app_of: Callable[[frozenset[str]], ASGIApp], port: int | None, path: str, open_browser: bool
 ) -> None:
-    """Serve on `port`, or on a free one, until Ctrl-C; `say` is told the full address, which ends in `path`.
+    """Print the address and serve until Ctrl-C.
 
-    `app_of` is given the Host headers under which the server can be reached, for `camp.app.web.guard.Guard`.
+    Args:
+        app_of: Makes the application from the Host headers that `camp.app.web.guard.Guard` accepts.
+        port: The port, or None for a free one.
+        path: End of the address.
+        open_browser: Whether to open the address in a browser.
     """
     with _listening(port) as listener:
         bound = listener.getsockname()[1]
@@ -39,11 +39,11 @@ def serve(
                 timeout_graceful_shutdown=SECONDS_TO_FINISH,
             )
         )
-        say(address)
+        print(address, flush=True)
         if open_browser:
-            # The socket listens already: a quick browser waits for its answer and is not turned away.
+            # The socket listens already, so that a fast browser is not refused.
             threading.Thread(target=_show, args=(address,), daemon=True).start()
-        with contextlib.suppress(KeyboardInterrupt):  # which uvicorn passes on once it has shut down
+        with contextlib.suppress(KeyboardInterrupt):  # raised again by uvicorn after its shutdown
             server.run(sockets=[listener])
 
 
@@ -54,10 +54,10 @@ def _listening(port: int | None) -> socket.socket:
     except (OSError, OverflowError) as error:
         reason = error.strerror if isinstance(error, OSError) else "ports go from 0 to 65535"
         raise CampError(
-            f"Port {port} of {ADDRESS} can not be used ({reason}); give another --port, or none for a free one."
+            f"Port {port} of {ADDRESS} cannot be used ({reason}); give another --port, or none for a free one."
         ) from error
 
 
 def _show(address: str) -> None:
-    with contextlib.suppress(Exception):  # the address has been said; a person can open it by hand
+    with contextlib.suppress(Exception):  # the address was printed and can be opened by hand
         webbrowser.open(address)

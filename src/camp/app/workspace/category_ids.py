@@ -1,7 +1,7 @@
-"""Which category each label of a batch means: one that has the name, one that gets it now, or a new one.
+"""Categories of the labels of a batch: one that has the name, one that gets it now, or a new one.
 
-A method knows categories by position: first the old ones that have pictures, then those that the batch labels and that
-have none yet. Ids are what people see, and permanent.
+Methods number categories by position: first the old ones that have images, then those that are labelled in the batch
+and have no image yet. Users see permanent ids.
 """
 
 from collections import Counter
@@ -12,11 +12,11 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from camp.app.workspace.knowledge import FOUND, NOWHERE, Knowledge
+from camp.app.workspace.knowledge import CLUSTERED, DISCARDED, Knowledge
 from camp.core.types import UNLABELLED
 
-LINKED = 0.5
-"""A new name is that of a category discovered earlier if this share of its labelled pictures would be recognised as it."""
+MIN_AGREEMENT = 0.5
+"""Share of the images with a new label that must be recognised as an old category to give it the label as its name."""
 
 
 @dataclass(frozen=True)
@@ -26,7 +26,7 @@ class Link:
     id: int
     name: str
     agree: float
-    """Share of the labelled pictures that would have been recognised as it."""
+    """Share of the labelled images that are recognised as the category."""
 
 
 @dataclass(frozen=True)
@@ -34,44 +34,50 @@ class Numbering:
     """Positions, ids and names of the categories that are known before discovery."""
 
     ids: list[int]
-    """Id of each position: old categories with pictures, then the others that are labelled in the batch."""
+    """Id of each position: old categories with images, then the others that are labelled in the batch."""
     labels: Tensor
-    """(n,) position of each picture's label, or UNLABELLED."""
+    """(n,) position of each image's label, or UNLABELLED."""
     names: dict[int, str]
-    """Names that the batch brings, by id."""
+    """Names that the labels of the batch give, by id."""
 
 
-def links(
+def find_links(
     known: Knowledge, old: Sequence[int], names: Sequence[str | None], nearest: Sequence[int]
 ) -> list[Link]:
-    """Old unnamed categories that new names belong to.
+    """Find unnamed old categories that new labels are names of.
 
-    `names` are labels of pictures, and `nearest` the position in `old` of the old centroid nearest to each, or NOWHERE
-    where that is too far away.
+    Args:
+        old: Ids of the categories that have images.
+        names: Labels of images.
+        nearest: Position in `old` of the category that each of these images is recognised as, or DISCARDED.
     """
     best: dict[int, Link] = {}
     for name in sorted({name for name in names if name is not None} - set(known.named())):
-        votes = Counter(old[at] for at, label in zip(nearest, names) if label == name and at != NOWHERE)
+        votes = Counter(old[at] for at, label in zip(nearest, names) if label == name and at != DISCARDED)
         if not votes:
             continue
         id, count = votes.most_common(1)[0]
         agree, rival = count / sum(label == name for label in names), best.get(id)
-        if known.categories[id].name is None and agree >= LINKED and (not rival or agree > rival.agree):
+        if (
+            known.categories[id].name is None
+            and agree >= MIN_AGREEMENT
+            and (not rival or agree > rival.agree)
+        ):
             best[id] = Link(id, name, agree)
     return [best[id] for id in sorted(best)]
 
 
-def numbered(
+def number_labels(
     known: Knowledge,
     old: Sequence[int],
     names: Sequence[str | None],
     linked: Sequence[Link],
 ) -> Numbering:
-    """Positions for the labels `names` of a batch; `old` are the categories that have pictures, by id."""
+    """Give positions to the labels `names` of a batch; `old` are the ids of the categories that have images."""
     by_name = {**known.named(), **{link.name: link.id for link in linked}}
-    brought = {link.id: link.name for link in linked}
-    ids, place = list(old), {id: at for at, id in enumerate(old)}
-    fresh = known.next_id()
+    given = {link.id: link.name for link in linked}
+    ids, position = list(old), {id: at for at, id in enumerate(old)}
+    new_id = known.next_id()
     labels = []
     for name in names:
         if name is None:
@@ -79,32 +85,32 @@ def numbered(
             continue
         id = by_name.get(name)
         if id is None:
-            id, by_name[name], brought[fresh] = fresh, fresh, name
-            fresh += 1
-        if id not in place:
-            place[id] = len(ids)
+            id, by_name[name], given[new_id] = new_id, new_id, name
+            new_id += 1
+        if id not in position:
+            position[id] = len(ids)
             ids.append(id)
-        labels.append(place[id])
-    return Numbering(ids, torch.tensor(labels, dtype=torch.int64), brought)
+        labels.append(position[id])
+    return Numbering(ids, torch.tensor(labels, dtype=torch.int64), given)
 
 
-def came_before(
+def split_repeated(
     known: Knowledge, digests: np.ndarray, names: Sequence[str | None]
 ) -> tuple[np.ndarray, np.ndarray]:
-    """Rows of earlier pictures that stay, and rows of a batch, `digests` (n, 16) with labels `names`, that count.
+    """Return the rows of earlier images that stay, and the rows of the batch that are learned.
 
-    A picture that comes again is the one that is known, unless it brings a label that nobody gave it before: then it
-    takes the place of its earlier self.
+    A duplicate of an earlier image is left out, unless it has a label that the earlier one did not have: then it
+    replaces the earlier one. `digests` (n, 16) and labels `names` are those of the batch.
     """
-    pictures = known.pictures
-    earlier = {bytes(digest): row for row, digest in enumerate(pictures.digests)}
-    stays, counts = np.ones(len(pictures), dtype=bool), np.ones(len(names), dtype=bool)
+    images = known.images
+    earlier = {bytes(digest): row for row, digest in enumerate(images.digests)}
+    stays, counts = np.ones(len(images), dtype=bool), np.ones(len(names), dtype=bool)
     for at, (digest, name) in enumerate(zip(digests, names)):
         row = earlier.get(bytes(digest))
         if row is None:
             continue
-        id = int(pictures.category[row])
-        said = known.categories[id].name if id != NOWHERE and pictures.told[row] != FOUND else None
-        brings = name is not None and name != said
-        stays[row], counts[at] = not brings, brings
+        id = int(images.category[row])
+        label = known.categories[id].name if id != DISCARDED and images.source[row] != CLUSTERED else None
+        is_new = name is not None and name != label
+        stays[row], counts[at] = not is_new, is_new
     return np.flatnonzero(stays), np.flatnonzero(counts)

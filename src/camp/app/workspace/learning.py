@@ -1,26 +1,30 @@
-"""Learning one batch: from what was known and the views of new pictures to what is known now. It opens no files."""
+"""Learning one batch: from earlier knowledge and the views of new images to new knowledge. It opens no files."""
 
 import dataclasses
+import datetime
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 import torch
 from torch import Tensor
 
-from camp.app.workspace.category_ids import Link, Numbering, came_before, links, numbered
-from camp.app.workspace.knowledge import FOUND, LABEL, NOWHERE, Category, Knowledge, Pictures
-from camp.app.workspace.overview import Overview, open_set_of, overview
-from camp.app.workspace.tsne_layout import laid_out
+from camp.app.inputs.base import ReadableImages
+from camp.app.workspace.category_ids import Link, Numbering, find_links, number_labels, split_repeated
+from camp.app.workspace.knowledge import CLUSTERED, DISCARDED, LABELLED, Category, Images, Knowledge
+from camp.app.workspace.overview import Overview, fit_classifier, metric_labels, overview
+from camp.app.workspace.report import BatchReport, CategoryReport, CategoryShift, Seconds
+from camp.app.workspace.tsne_layout import tsne_layout
 from camp.core.errors import CampError
 from camp.core.progress import Progress
+from camp.core.provenance import current_provenance
 from camp.core.types import UNLABELLED
 from camp.data.tasks import Task
 from camp.data.views import Views
-from camp.discovery.calibration import Members, Sureness, sureness
-from camp.discovery.class_metric import Metric, fit_metric
+from camp.discovery.calibration import Calibration, Members, calibrate
+from camp.discovery.class_metric import ClassMetric
+from camp.discovery.open_world_discoverer import OpenWorldDiscoverer
 from camp.methods.gccd.camp import CampSettings
 from camp.methods.gccd.centroid_method import CentroidMethod
 from camp.methods.gccd.open_world import FeatureMemory, make_open_world
@@ -28,150 +32,213 @@ from camp.methods.settings import Training
 from camp.methods.trainer import clean_features
 from camp.nn.backbones.base import Backbone
 
-DIRECTIONS = 128
-"""Dimensions of the points by which pictures are recognised, or twice the number of categories if that is more."""
-
 
 @dataclass(frozen=True)
-class Arrived:
-    """The n pictures of a batch, readable and each once."""
+class ImageBatch:
+    """The n readable images of a batch, each once, and how they were given."""
 
-    files: Sequence[str]
-    digests: np.ndarray
-    """(n, 16) uint8."""
-    labels: Sequence[str | None]
-    """Names, None where unlabelled."""
+    images: ReadableImages
     views: Views
+    name: str
+    """What the batch is called."""
+    numeric_labels: bool
+    unreadable: int
+    """Number of files that could not be read."""
+    started: float
+    """`time.monotonic()` when the command started."""
+
+    def __len__(self) -> int:
+        return len(self.images.files)
+
+    def subset(self, rows: np.ndarray) -> "ImageBatch":
+        """Return the batch with the images in `rows`, at least one."""
+        if len(rows) == len(self):
+            return self
+        if not len(rows):
+            raise CampError(
+                f"All {len(self)} pictures have been learned before and bring no new label: there is nothing to learn."
+            )
+        images = dataclasses.replace(
+            self.images,
+            keys=[self.images.keys[row] for row in rows],
+            files=[self.images.files[row] for row in rows],
+            digests=self.images.digests[rows],
+            labels=[self.images.labels[row] for row in rows],
+        )
+        return dataclasses.replace(self, images=images, views=self.views.subset(torch.from_numpy(rows)))
 
 
 @dataclass(frozen=True)
-class Learned:
-    """What a batch left behind."""
+class LearnedBatch:
+    """The result of learning a batch."""
 
     knowledge: Knowledge
     tip: dict[str, Tensor]
-    trunk: str
-    """Fingerprint of the trunk that the tip belongs to."""
-    seen: Overview
-    """Of all pictures, now."""
-    report: dict[str, Any]
+    keys: Sequence[str]
+    """Keys of the images of the batch, which are the last rows of `knowledge.images`."""
+    overview: Overview
+    """Of all images, after the batch."""
+    report: BatchReport
 
 
 def learn(
     known: Knowledge | None,
     backbone: Backbone,
-    arrived: Arrived,
+    batch: ImageBatch,
     *,
     new: int | None,
     epochs: int,
     seed: int,
     progress: Progress,
-) -> Learned:
-    """Train on a batch, find its categories, carry the old ones along. The backbone's tip is that of `known`, and changes.
+) -> LearnedBatch:
+    """Train on a batch, discover its categories, and adapt the old ones.
 
-    `new` is the number of new categories among the unlabelled pictures, or None to estimate it. Without `epochs` the
-    tip stays as it is.
+    Args:
+        known: Knowledge of earlier batches, or None.
+        backbone: Its tip is that of `known`, and is trained in place.
+        new: Number of new categories among the unlabelled images, or None to estimate it.
+        epochs: Number of training epochs; 0 keeps the features as they are.
     """
-    begun = time.monotonic()
-    known = known or _nothing(backbone.dim)
-    kept, fresh = came_before(known, arrived.digests, arrived.labels)
-    repeated = len(arrived.files) - len(fresh) + len(known.pictures) - len(kept)
-    known = dataclasses.replace(known, pictures=_rows(known.pictures, kept))
-    arrived = _some(arrived, fresh)
+    started = time.monotonic()
+    known = known or _empty(backbone.dim)
+    kept, counting = split_repeated(known, batch.images.digests, batch.images.labels)
+    repeated = len(batch) - len(counting) + len(known.images) - len(kept)
+    known = dataclasses.replace(known, images=known.images.subset(kept))
+    batch = batch.subset(counting)
     old = [id for id, count in known.counts().items() if count]
-    linked = _linked(known, old, backbone, arrived, progress)
-    numbering = numbered(known, old, arrived.labels, linked)
-
-    held = np.flatnonzero(known.pictures.category != NOWHERE)
-    memory = FeatureMemory(
-        features=torch.from_numpy(np.asarray(known.pictures.features[held], dtype=np.float32)),
-        positions=torch.from_numpy(np.searchsorted(old, known.pictures.category[held])),
+    links = _links(known, old, backbone, batch, progress)
+    numbering = number_labels(known, old, batch.images.labels, links)
+    found = _train_and_discover(known, old, backbone, batch, numbering, new, epochs, seed, progress)
+    after = _apply_metric(_add_batch(known, found, numbering, batch), found.metric)
+    positions = tsne_layout(
+        after.images.features, after.images.category, known.images.positions, seed, progress
     )
-    settings = CampSettings(training=Training(epochs=epochs))
-    method = make_open_world(backbone, settings, memory, seed, backbone.device)
-    free = int((numbering.labels == UNLABELLED).sum())
-    task = Task(known.step, arrived.views, numbering.labels, new if free else 0, None)
+    after = dataclasses.replace(after, images=dataclasses.replace(after.images, positions=positions))
+    seen = overview(after)
+    now = time.monotonic()
+    mine = after.images.steps == after.step
+    clustered = after.images.source == CLUSTERED
+    categories = _category_reports(after, old)
+    report = BatchReport(
+        step=after.step,
+        time=datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds"),
+        folder=batch.name,
+        n_images=int(mine.sum()),
+        n_labelled=int((mine & ~clustered).sum()),
+        unreadable=batch.unreadable,
+        repeated=repeated,
+        n_new=sum(row.kind == "discovered" for row in categories),
+        new_given=new is not None,
+        numeric_labels=batch.numeric_labels,
+        curve=found.curve,
+        categories=categories,
+        drift=[CategoryShift(id, shift) for id, shift in zip(old, found.shifts)],
+        linked=links,
+        doubtful=int((seen.doubtful() & clustered & mine).sum()),
+        confidence=float(seen.confidence[mine].mean()),
+        epochs=epochs,
+        views=batch.views.augmentations if epochs else 0,
+        seconds=Seconds(
+            started - batch.started, found.trained - started, now - found.trained, now - batch.started
+        ),
+        remarks=list(batch.images.remarks),
+        provenance=current_provenance(str(backbone.device)),
+    )
+    return LearnedBatch(after, found.tip, batch.images.keys, seen, report)
+
+
+def _empty(dim: int) -> Knowledge:
+    """Return the knowledge before the first batch."""
+    metric = ClassMetric(torch.zeros(dim), torch.zeros(dim, 1), torch.zeros(1), unit=True)
+    return Knowledge(0, {}, Images.empty(dim), metric, Calibration())
+
+
+def _links(
+    known: Knowledge, old: list[int], backbone: Backbone, batch: ImageBatch, progress: Progress
+) -> list[Link]:
+    """Find new labels that are names of categories discovered earlier, by the features before training."""
+    labels = batch.images.labels
+    new = {label for label in labels if label is not None} - set(known.named())
+    rows = [row for row, label in enumerate(labels) if label in new]
+    if not rows or not old:
+        return []
+    views = batch.views.subset(torch.tensor(rows))
+    features = clean_features(backbone.tip, views, progress, "Looking for old kinds")
+    answers = fit_classifier(known)[1].answer(known.metric.transform(features))
+    nearest = answers.nearest.masked_fill(answers.unknown, DISCARDED)
+    return find_links(known, old, [labels[row] for row in rows], nearest.tolist())
+
+
+@dataclass(frozen=True)
+class _Discovered:
+    """What the method found in a batch; categories are positions: first those of the numbering, then novel ones."""
+
+    assignments: np.ndarray
+    """(n,) category of each image of the batch."""
+    n_categories: int
+    features: np.ndarray
+    """(n, D) of the batch, after training."""
+    old_features: np.ndarray
+    """(m, D) of the earlier images that were not discarded, in the new feature space."""
+    shifts: list[float]
+    """How far the centroid of each old category moved; empty in the first batch."""
+    curve: list[tuple[int, float]] | None
+    metric: ClassMetric
+    """The class metric that the batch was discovered under."""
+    tip: dict[str, Tensor]
+    trained: float
+    """`time.monotonic()` when training ended."""
+
+
+def _train_and_discover(
+    known: Knowledge,
+    old: list[int],
+    backbone: Backbone,
+    batch: ImageBatch,
+    numbering: Numbering,
+    new: int | None,
+    epochs: int,
+    seed: int,
+    progress: Progress,
+) -> _Discovered:
+    """Run CAMP's three phases on the batch: training, discovery, adaptation."""
+    rows = np.flatnonzero(known.images.category != DISCARDED)
+    memory = FeatureMemory(
+        features=torch.from_numpy(np.asarray(known.images.features[rows], dtype=np.float32)),
+        positions=torch.from_numpy(np.searchsorted(old, known.images.category[rows])),
+    )
+    settings, discoverer = CampSettings(training=Training(epochs=epochs)), OpenWorldDiscoverer()
+    method = make_open_world(backbone, settings, memory, discoverer, seed, backbone.device)
+    n_unlabelled = int((numbering.labels == UNLABELLED).sum())
+    task = Task(known.step, batch.views, numbering.labels, new if n_unlabelled else 0, None)
     method.start_task(task, progress)
     _train(method, progress)
     trained = time.monotonic()
     method.finish_task(progress)
-
-    after = _measured(_remembered(known, held, method, memory, numbering, arrived))
-    layout = laid_out(
-        after.pictures.features, after.pictures.category, known.pictures.positions, seed, progress
+    shifts: list[float] = []
+    if method.drift is not None:
+        distances = (method.drift.adapted - method.drift.stored).norm(dim=1)
+        around = (memory.features - method.drift.adapted[memory.positions]).square().sum(dim=1)
+        spread = float(around.mean().sqrt()) or 1.0
+        shifts = [float(distance) / spread for distance in distances]
+    assert method.discovery is not None
+    assert discoverer.metric is not None
+    estimate = method.discovery.estimate
+    return _Discovered(
+        assignments=method.assigned().numpy(),
+        n_categories=len(method.categories),
+        features=method.task_features.numpy(),
+        old_features=memory.features.numpy(),
+        shifts=shifts,
+        curve=list(estimate.curve) if estimate is not None else None,
+        metric=discoverer.metric,
+        tip={name: tensor.detach().cpu().clone() for name, tensor in method.tip.state_dict().items()},
+        trained=trained,
     )
-    after = dataclasses.replace(after, pictures=dataclasses.replace(after.pictures, positions=layout))
-    seen = overview(after)
-    report = {
-        **_report(after, seen, method, memory, old, linked),
-        "new_given": new is not None,
-        "repeated": repeated,
-        "epochs": epochs,
-        "views": arrived.views.augmentations if epochs else 0,
-        "seconds": {"train": trained - begun, "discover": time.monotonic() - trained},
-    }
-    tip = {name: tensor.detach().cpu().clone() for name, tensor in method.tip.state_dict().items()}
-    return Learned(after, tip, backbone.fingerprint, seen, report)
-
-
-def _nothing(dim: int) -> Knowledge:
-    """Before the first batch."""
-    none = Pictures(
-        files=[],
-        digests=np.empty((0, 16), np.uint8),
-        steps=np.empty(0, np.int32),
-        category=np.empty(0, np.int32),
-        told=np.empty(0, np.uint8),
-        features=np.empty((0, dim), np.float32),
-        points=np.empty((0, 1), np.float32),
-        positions=np.empty((0, 2), np.float32),
-    )
-    metric = Metric(torch.zeros(dim), torch.zeros(dim, 1), torch.zeros(1), unit=True)
-    return Knowledge(0, {}, none, metric, Sureness())
-
-
-def _rows(pictures: Pictures, rows: np.ndarray) -> Pictures:
-    """Some of the pictures."""
-    if len(rows) == len(pictures):
-        return pictures
-    columns = ("digests", "steps", "category", "told", "features", "points", "positions")
-    some = {name: np.asarray(getattr(pictures, name))[rows] for name in columns}
-    return Pictures(files=[pictures.files[row] for row in rows], **some)
-
-
-def _some(arrived: Arrived, rows: np.ndarray) -> Arrived:
-    """Some of a batch, at least one."""
-    if len(rows) == len(arrived.files):
-        return arrived
-    if not len(rows):
-        raise CampError(
-            f"All {len(arrived.files)} pictures have been learned before and bring no new label: there is nothing to learn."
-        )
-    return Arrived(
-        files=[arrived.files[row] for row in rows],
-        digests=arrived.digests[rows],
-        labels=[arrived.labels[row] for row in rows],
-        views=arrived.views.subset(torch.from_numpy(rows)),
-    )
-
-
-def _linked(
-    known: Knowledge, old: list[int], backbone: Backbone, arrived: Arrived, progress: Progress
-) -> list[Link]:
-    """Names that belong to categories discovered earlier, by the old features, which no centroid had to be carried to."""
-    fresh = {label for label in arrived.labels if label is not None} - set(known.named())
-    rows = [row for row, label in enumerate(arrived.labels) if label in fresh]
-    if not rows or not old:
-        return []
-    views = arrived.views.subset(torch.tensor(rows))
-    z = clean_features(backbone.tip, views, progress, "Looking for old kinds")
-    answers = open_set_of(known)[1].answer(known.metric(z))
-    nearest = answers.nearest.masked_fill(answers.unknown, NOWHERE)
-    return links(known, old, [arrived.labels[row] for row in rows], nearest.tolist())
 
 
 def _train(method: CentroidMethod, progress: Progress) -> None:
-    """Phase 1."""
+    """Run the training epochs (phase 1)."""
     if not method.epochs:
         return
     with progress.track("Training", method.epochs) as bar:
@@ -183,15 +250,8 @@ def _train(method: CentroidMethod, progress: Progress) -> None:
                 raise CampError(f"The loss became {terms['loss']} in epoch {epoch + 1}; try fewer epochs.")
 
 
-def _remembered(
-    known: Knowledge,
-    held: np.ndarray,
-    method: CentroidMethod,
-    memory: FeatureMemory,
-    numbering: Numbering,
-    arrived: Arrived,
-) -> Knowledge:
-    """Old categories and pictures with those of the batch; positions become ids. Positions on the map come later."""
+def _add_batch(known: Knowledge, found: _Discovered, numbering: Numbering, batch: ImageBatch) -> Knowledge:
+    """Add categories and images of the batch; positions become ids. Metric and map positions are set later."""
     step, next_id = known.step + 1, max(known.next_id(), *(id + 1 for id in numbering.ids), 1)
     categories, ids = dict(known.categories), list(numbering.ids)
     for id in ids:
@@ -200,93 +260,59 @@ def _remembered(
             categories[id] = Category(id, name, step, "labelled")
         elif name is not None:
             categories[id] = dataclasses.replace(categories[id], name=name)
-    assigned = method.assigned().numpy()
-    for position in range(len(ids), len(method.categories)):
-        if (assigned == position).any():  # an empty cluster is no category
+    for position in range(len(ids), found.n_categories):
+        if (found.assignments == position).any():  # an empty cluster is not a category
             categories[next_id] = Category(next_id, None, step, "discovered")
             ids.append(next_id)
             next_id += 1
         else:
-            ids.append(NOWHERE)
-    carried = np.asarray(known.pictures.features, dtype=np.float32).copy()
-    carried[held] = memory.features.numpy()
-    n = len(arrived.files)
-    told = np.where(numbering.labels.numpy() == UNLABELLED, FOUND, LABEL).astype(np.uint8)
-    before = known.pictures
-    pictures = Pictures(
-        files=[*before.files, *arrived.files],
-        digests=np.concatenate([before.digests, arrived.digests]),
+            ids.append(DISCARDED)
+    before = known.images
+    old_features = np.asarray(before.features, dtype=np.float32).copy()
+    old_features[before.category != DISCARDED] = found.old_features
+    n = len(batch)
+    source = np.where(numbering.labels.numpy() == UNLABELLED, CLUSTERED, LABELLED).astype(np.uint8)
+    images = Images(
+        files=[*before.files, *batch.images.files],
+        digests=np.concatenate([before.digests, batch.images.digests]),
         steps=np.concatenate([before.steps, np.full(n, step, np.int32)]),
-        category=np.concatenate([before.category, np.array(ids, np.int32)[assigned]]),
-        told=np.concatenate([before.told, told]),
-        features=np.concatenate([carried, method.task_features.numpy()]),
+        category=np.concatenate([before.category, np.array(ids, np.int32)[found.assignments]]),
+        source=np.concatenate([before.source, source]),
+        features=np.concatenate([old_features, found.features]),
         points=np.empty((0, 1), np.float32),
         positions=np.concatenate([before.positions, np.zeros((n, 2), np.float32)]),
     )
-    return Knowledge(step, categories, pictures, known.metric, known.sure, known.apart, known.used)
+    return dataclasses.replace(known, step=step, categories=categories, images=images)
 
 
-def _measured(knowledge: Knowledge) -> Knowledge:
-    """The metric that the pictures make by their categories, and their points under it."""
-    pictures = knowledge.pictures
-    kept = pictures.category != NOWHERE
-    ids, positions = np.unique(pictures.category[kept], return_inverse=True)
-    features = torch.from_numpy(pictures.features)
-    trusted = torch.from_numpy(pictures.told[kept] != FOUND)
-    members = Members(features[kept], torch.from_numpy(positions), trusted)
-    metric = fit_metric(members.features, members.positions, max(DIRECTIONS, 2 * len(ids)))
-    sure = sureness(members, metric, len(ids))
-    pictures = dataclasses.replace(pictures, points=metric(features).numpy())
-    return dataclasses.replace(knowledge, pictures=pictures, metric=metric, sure=sure)
+def _apply_metric(knowledge: Knowledge, metric: ClassMetric) -> Knowledge:
+    """Compute the points of all images under the metric of the batch, and calibrate their distances."""
+    images = knowledge.images
+    kept = images.category != DISCARDED
+    ids, positions = np.unique(images.category[kept], return_inverse=True)
+    features = torch.from_numpy(images.features)
+    trusted = torch.from_numpy(images.source[kept] != CLUSTERED)
+    fitted = metric_labels(knowledge)[kept]
+    members = Members(features[kept], torch.from_numpy(positions), trusted, fitted)
+    calibration = calibrate(members, metric, len(ids))
+    images = dataclasses.replace(images, points=metric.transform(features).numpy())
+    return dataclasses.replace(knowledge, images=images, metric=metric, calibration=calibration)
 
 
-def _report(
-    after: Knowledge,
-    seen: Overview,
-    method: CentroidMethod,
-    memory: FeatureMemory,
-    old: list[int],
-    linked: list[Link],
-) -> dict[str, Any]:
-    """What the batch taught, in plain values."""
-    mine = after.pictures.steps == after.step
-    told = after.pictures.told != FOUND
-    categories = []
-    for id in np.unique(after.pictures.category[mine & (after.pictures.category != NOWHERE)]).tolist():
-        rows = mine & (after.pictures.category == id)
-        category = after.categories[id]
-        kind = "returned" if id in old else "known" if category.origin == "labelled" else "discovered"
-        categories.append(
-            {
-                "id": id,
-                "name": category.name,
-                "pictures": int(rows.sum()),
-                "labelled": int((rows & told).sum()),
-                "kind": kind,
-            }
+def _category_reports(after: Knowledge, old: list[int]) -> list[CategoryReport]:
+    """Report every category that has images in the last batch; `old` ones had images before."""
+    images = after.images
+    mine = images.steps == after.step
+    reports = []
+    for id in np.unique(images.category[mine & (images.category != DISCARDED)]).tolist():
+        rows, category = mine & (images.category == id), after.categories[id]
+        reports.append(
+            CategoryReport(
+                id=id,
+                name=category.name,
+                n_images=int(rows.sum()),
+                n_labelled=int((rows & (images.source != CLUSTERED)).sum()),
+                kind="returned" if id in old else "known" if category.origin == "labelled" else "discovered",
+            )
         )
-    doubtful = seen.doubtful() & ~told & mine
-    moved = []
-    if method.drift is not None:
-        steps = (method.drift.adapted - method.drift.stored).norm(dim=1)
-        around = (memory.features - method.drift.adapted[memory.positions]).square().sum(dim=1)
-        spread = float(around.mean().sqrt()) or 1.0
-        moved = [{"id": id, "moved": float(step) / spread} for id, step in zip(old, steps)]
-    return {
-        "step": after.step,
-        "pictures": int(mine.sum()),
-        "labelled": int((mine & told).sum()),
-        "n_new": sum(row["kind"] == "discovered" for row in categories),
-        "curve": _curve(method),
-        "categories": categories,
-        "drift": moved,
-        "linked": [vars(link) for link in linked],
-        "doubtful": int(doubtful.sum()),
-        "confidence": float(seen.own[mine].mean()),
-    }
-
-
-def _curve(method: CentroidMethod) -> list[list[float]] | None:
-    """The estimate of the number of new categories, if there was one."""
-    estimate = method.discovery.estimate if method.discovery is not None else None
-    return [list(point) for point in estimate.curve] if estimate is not None else None
+    return reports

@@ -1,30 +1,82 @@
-"""Small pictures of representatives, kept in the workspace so that a page needs no batch."""
+"""Thumbnails of representative images, kept in the workspace so that the review page needs no batch."""
 
-from collections.abc import Sequence
+import contextlib
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 from PIL import Image
 
+from camp.app.workspace.learning import LearnedBatch
+from camp.app.workspace.overview import most_doubtful, most_typical
+from camp.app.workspace.storage import Storage
 from camp.core.files import replacing
+from camp.core.progress import Progress
+from camp.data.bank.pipeline import ahead
+from camp.data.datasets.base import Reader
+from camp.data.images import BadImage
 
 SIDE = 144
 
 
-def save_thumbnail(picture: Image.Image, path: Path) -> None:
-    """Write `picture` as a JPEG of at most SIDE pixels a side."""
-    if max(picture.size) < SIDE // 2:  # a raster of few pixels is enlarged as it is, not blurred
-        scale = SIDE // max(picture.size)
-        size = (picture.width * scale, picture.height * scale)
-        picture = picture.resize(size, Image.Resampling.NEAREST)
+@contextlib.contextmanager
+def new_thumbnails(
+    storage: Storage, learned: LearnedBatch, reader: Reader, progress: Progress
+) -> Iterator[None]:
+    """Write thumbnails of the batch's representatives; new files are removed if the block fails."""
+    images, written = learned.knowledge.images, list[Path]()
+    first = len(images) - len(learned.keys)
+
+    def write(row: int) -> None:
+        path = storage.thumbnail(images.digests[row])
+        if path is None or path.exists():
+            return
+        with contextlib.suppress(BadImage, OSError):  # removed since it was learned: it has no thumbnail
+            image = reader.decode(reader.read(learned.keys[row - first]), at_least=SIDE)
+            if isinstance(image, Image.Image):
+                written.append(path)
+                save_thumbnail(image, path)
+
+    try:
+        if storage.thumbnail(bytes(16)) is not None and storage.settings.thumbnails:
+            rows = _representative_rows(learned, storage.settings.thumbnails)
+            with progress.track("Thumbnails", len(rows)) as bar:
+                for _ in ahead(write, rows):
+                    bar.advance()
+        yield
+    except BaseException:
+        for path in written:
+            with contextlib.suppress(OSError):
+                path.unlink(missing_ok=True)
+        raise
+
+
+def _representative_rows(learned: LearnedBatch, count: int) -> list[int]:
+    """Return rows of at most `count` images of each category of the batch."""
+    knowledge, seen = learned.knowledge, learned.overview
+    mine = knowledge.images.steps == knowledge.step
+    rows: list[int] = []
+    for category in learned.report.categories:
+        doubtful = most_doubtful(knowledge, seen, category.id)
+        typical = most_typical(knowledge, seen, category.id)
+        rows += representatives(doubtful[mine[doubtful]].tolist(), typical[mine[typical]].tolist(), count)
+    return rows
+
+
+def save_thumbnail(image: Image.Image, path: Path) -> None:
+    """Write `image` as a JPEG of at most SIDE pixels a side."""
+    if max(image.size) < SIDE // 2:  # few pixels are enlarged without blur
+        scale = SIDE // max(image.size)
+        size = (image.width * scale, image.height * scale)
+        image = image.resize(size, Image.Resampling.NEAREST)
     else:
-        picture = picture.copy()
-        picture.thumbnail((SIDE, SIDE))
+        image = image.copy()
+        image.thumbnail((SIDE, SIDE))
     with replacing(path) as file:
-        picture.save(file, format="JPEG", quality=80)
+        image.save(file, format="JPEG", quality=80)
 
 
 def representatives(doubtful_first: Sequence[int], typical_first: Sequence[int], count: int) -> list[int]:
-    """At most `count` rows: half of them the most typical ones, the rest the most doubtful.
+    """Return at most `count` rows: half of them the most typical ones, the rest the most doubtful.
 
     >>> representatives([4, 3, 2, 1], [1, 2, 3, 4], 3)
     [1, 2, 4]

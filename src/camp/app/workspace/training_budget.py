@@ -1,4 +1,4 @@
-"""How a batch is learned when nobody says how: views and epochs from its size, and the time that takes here."""
+"""Default numbers of views and epochs by the size of a batch, and the expected time of learning."""
 
 import time
 from dataclasses import dataclass
@@ -10,52 +10,55 @@ from camp.nn.backbones.base import Backbone
 from camp.nn.backbones.engine import OnnxEngine
 
 VIEWS = ((1_000, 8), (5_000, 4))
-"""Augmented views of a picture in batches up to so many pictures; 2 in larger ones."""
+"""(largest number of images, augmented views per image); 2 views in larger batches."""
 
-EPOCHS, TRAINED, LABELLED = 10, 1_000, 100
-"""Batches of at least TRAINED pictures, LABELLED of them labelled, are trained on for so many epochs. On smaller ones training
-cost accuracy where it was measured, and on larger ones it paid; see docs/guide.md."""
+EPOCHS, MIN_IMAGES, MIN_LABELLED = 10, 1_000, 100
+"""Batches of at least MIN_IMAGES images, MIN_LABELLED of them labelled, are trained on for EPOCHS epochs; see docs/guide.md."""
 
 _PROBE = 8
-"""Views by which the trunk's speed is measured."""
+"""Number of views with which the speed of the trunk is measured."""
 
 
 @dataclass(frozen=True)
-class Plan:
-    """What will be done."""
+class TrainingBudget:
+    """Numbers of views and epochs."""
 
     views: int
-    """Augmented views of each picture; without training there are none."""
+    """Augmented views per image; 0 without training."""
     epochs: int
-    """Passes over the batch."""
+    """Training epochs."""
 
 
-def plan(pictures: int, labelled: int, epochs: int | None = None, views: int | None = None) -> Plan:
-    """The plan for a batch of so many pictures, but for what is given.
+def training_budget(
+    n_images: int, n_labelled: int, epochs: int | None = None, views: int | None = None
+) -> TrainingBudget:
+    """Choose views and epochs for a batch, unless they are given.
 
-    >>> plan(200, 80), plan(2000, 700), plan(2000, 700, epochs=3, views=2)
-    (Plan(views=0, epochs=0), Plan(views=4, epochs=10), Plan(views=2, epochs=3))
+    >>> training_budget(200, 80)
+    TrainingBudget(views=0, epochs=0)
+    >>> training_budget(2000, 700), training_budget(2000, 700, epochs=3, views=2)
+    (TrainingBudget(views=4, epochs=10), TrainingBudget(views=2, epochs=3))
     """
     if epochs is not None and epochs < 0:
-        raise CampError(f"The number of epochs can not be negative, and {epochs} is.")
+        raise CampError(f"The number of epochs cannot be negative, and {epochs} is.")
     if views is not None and views < 2:
         raise CampError(f"Two views of a picture are compared, so at least 2 are needed, not {views}.")
     if epochs is None:
-        epochs = EPOCHS if pictures >= TRAINED and labelled >= LABELLED else 0
+        epochs = EPOCHS if n_images >= MIN_IMAGES and n_labelled >= MIN_LABELLED else 0
     if not epochs:
         if views is not None:
             raise CampError("Views are for training, and this batch is not trained on: give the epochs too.")
-        return Plan(0, 0)
-    usual = next((count for most, count in VIEWS if pictures <= most), 2)
-    return Plan(views or usual, epochs)
+        return TrainingBudget(0, 0)
+    usual = next((count for most, count in VIEWS if n_images <= most), 2)
+    return TrainingBudget(views or usual, epochs)
 
 
 @torch.no_grad()
-def expected_seconds(backbone: Backbone, pictures: int, chosen: Plan) -> float:
-    """Seconds that the trunk and the training will take, by a glance at this machine."""
+def expected_seconds(backbone: Backbone, n_images: int, budget: TrainingBudget) -> float:
+    """Estimate the seconds that learning takes, by a short measurement on this machine."""
     threads = max(1, torch.get_num_threads())
     # Reading and decoding; clustering, the metric and the map.
-    seconds = 0.01 * pictures / threads + 4 + 0.01 * pictures
+    seconds = 0.01 * n_images / threads + 4 + 0.01 * n_images
     if backbone.trunk is not None:
         trunk = backbone.trunk.on_one_core() if isinstance(backbone.trunk, OnnxEngine) else backbone.trunk
         pixels = torch.zeros(_PROBE, 3, backbone.resolution, backbone.resolution)
@@ -65,12 +68,12 @@ def expected_seconds(backbone: Backbone, pictures: int, chosen: Plan) -> float:
         per_view = (time.monotonic() - begun) / _PROBE
         if isinstance(backbone.trunk, OnnxEngine):
             per_view /= threads  # a core each
-        seconds += pictures * (1 + chosen.views) * per_view
-        if chosen.epochs:
+        seconds += n_images * (1 + budget.views) * per_view
+        if budget.epochs:
             batch = {name: x.to(backbone.device) for name, x in fields.items()}
             backbone.tip(batch)
             begun = time.monotonic()
             backbone.tip(batch)
-            # Two views of a picture and of a labelled one beside it, forward, backward, and as much for the heads.
-            seconds += pictures * chosen.epochs * 4 * 5 * (time.monotonic() - begun) / _PROBE
+            # Two views of an image and of a labelled one, forward, backward, and as much for the heads.
+            seconds += n_images * budget.epochs * 4 * 5 * (time.monotonic() - begun) / _PROBE
     return seconds

@@ -1,8 +1,8 @@
-"""The map: pictures on a plane, near each other where their features are.
+"""The map of the review page: positions of images on a plane, by t-SNE.
 
-t-SNE of at most LANDMARKS pictures, spread over the categories; the rest is placed among its nearest landmarks, so that a
-hundred thousand pictures take seconds. Landmarks start where they were on the last map, and the whole is turned so that
-they stay near it.
+t-SNE runs on at most LANDMARKS images, spread over the categories; the others are placed between their nearest
+landmarks, so that a hundred thousand images take seconds. Landmarks start at their positions on the last map, and the
+result is rotated so that they stay near them.
 """
 
 import numpy as np
@@ -20,22 +20,28 @@ _DIRECTIONS = 50
 _CHUNK = 4096
 
 
-def laid_out(
+def tsne_layout(
     features: np.ndarray, categories: np.ndarray, before: np.ndarray, seed: int, progress: Progress
 ) -> np.ndarray:
-    """Positions (n, 2) float32 in -1..1 of `features` (n, D); `before` (m, 2) are those that the first m had."""
+    """Compute map positions (n, 2) float32 in -1..1.
+
+    Args:
+        features: (n, D)
+        categories: (n,) ids, over which the landmarks are spread.
+        before: (m, 2) positions of the first m images on the last map.
+    """
     n = len(features)
     if n < 4 or not np.ptp(features, axis=0).any():  # too few, or all alike
         return np.stack([np.linspace(-0.5, 0.5, n), np.zeros(n)], axis=1).astype(np.float32)
     chosen = _landmarks(categories, seed)
-    some = np.asarray(features[chosen], dtype=np.float32)
-    reduced = PCA(min(_DIRECTIONS, *some.shape), random_state=0).fit(some)
-    flat = reduced.transform(some)
+    sample = np.asarray(features[chosen], dtype=np.float32)
+    reduced = PCA(min(_DIRECTIONS, *sample.shape), random_state=0).fit(sample)
+    flat = reduced.transform(sample)
     spread = flat[:, :2] if flat.shape[1] > 1 else np.hstack([flat, np.zeros_like(flat)])
     start = (spread / (np.abs(spread).max() or 1.0)).astype(np.float32)
     known = chosen < len(before)
     if known.sum() > 10:
-        # New pictures begin at the mean of the old ones that are nearest to them.
+        # New images start at the mean of the old ones that are nearest to them.
         near = _nearest(flat, flat[known], min(NEIGHBOURS, int(known.sum())))
         start = before[chosen[known]][near].mean(axis=1).astype(np.float32)
         start[known] = before[chosen[known]]
@@ -43,7 +49,7 @@ def laid_out(
         places = TSNE(
             init=1e-2 * start / (start[:, 0].std() or 1.0),
             perplexity=min(30.0, (len(chosen) - 1) / 3),
-            learning_rate=max(len(chosen) / 12, 5.0),  # the usual least of 50 throws few pictures about
+            learning_rate=max(len(chosen) / 12, 5.0),  # the usual minimum of 50 is too large for few images
             random_state=seed_of(seed, "map") % 2**32,
             max_iter=500,
         ).fit_transform(flat)
@@ -63,12 +69,12 @@ def laid_out(
 
 
 def _landmarks(categories: np.ndarray, seed: int) -> np.ndarray:
-    """Sorted rows of at most LANDMARKS pictures, as many of each category where there are enough."""
+    """Return sorted rows of at most LANDMARKS images, equally many of each category where possible."""
     if len(categories) <= LANDMARKS:
         return np.arange(len(categories))
     draw = numpy_generator(seed, "landmarks")
     order = draw.permutation(len(categories))
-    # The i-th picture of each category comes before the (i + 1)-th of any.
+    # The i-th image of each category comes before the (i + 1)-th of any.
     ranks = np.empty(len(categories), dtype=np.int64)
     for category in np.unique(categories):
         own = order[categories[order] == category]
@@ -77,6 +83,6 @@ def _landmarks(categories: np.ndarray, seed: int) -> np.ndarray:
 
 
 def _nearest(z: np.ndarray, among: np.ndarray, count: int) -> np.ndarray:
-    """(n, count) rows of `among` (m, d) nearest to each of z (n, d)."""
+    """Return the rows (n, count) of `among` (m, d) nearest to each of z (n, d)."""
     distances = torch.cdist(torch.from_numpy(z), torch.from_numpy(among))
     return distances.topk(count, dim=1, largest=False).indices.numpy()

@@ -79,15 +79,17 @@ def _spread_ratio(psi: Adapter, features: Tensor, run: TaskRun, progress: Progre
 
 
 def make_open_world(
-    backbone: Backbone, settings: CampSettings, memory: FeatureMemory, seed: int, device: torch.device
+    backbone: Backbone,
+    settings: CampSettings,
+    memory: FeatureMemory,
+    discoverer: OpenWorldDiscoverer,
+    seed: int,
+    device: torch.device,
 ) -> CentroidMethod:
-    """Make the method; `memory` is read and updated by it. Without epochs the tip stays as it is."""
-    found = settings.discovery
+    """Make the method; it reads and updates `memory`, and without epochs it keeps the tip as it is."""
     parts = replace(
         camp_parts(settings),
-        discoverer=OpenWorldDiscoverer(
-            n_init=found.n_init, max_iterations=found.max_iterations, max_novel=found.max_novel
-        ),
+        discoverer=discoverer,
         adapter=FeatureMemoryAdapter(LearnedAdapter(settings.adapter, settings.adaptation), memory),
         known=memory.categories,
     )

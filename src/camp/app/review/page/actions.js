@@ -2,7 +2,7 @@
 
 import { choose } from "./chooser.js";
 import { button, dialog, h, many, thumbnail } from "./dom.js";
-import { complain, decide, get, select, store } from "./store.js";
+import { complain, decide, get, select, send, store } from "./store.js";
 
 /** Resolves to true if the person agrees. */
 function agree(label, text, yes, no) {
@@ -19,15 +19,15 @@ export async function name(id, text) {
   const category = store.byId.get(id);
   if (!category || wanted === category.name) return false;
   const other = store.data.categories.find((one) => wanted !== null && one.name === wanted && one.id !== id);
-  if (!other) return (await decide("/api/name", { category: id, name: wanted })) !== null;
+  if (!other) return (await decide({ kind: "named", category: id, name: wanted })) !== null;
   const text2 = `There is a category called “${wanted}” already, with ${many(other.pictures, "picture")}. If ${category.title} is the same kind, merge the two.`;
   if (!(await agree("This name is taken", text2, "Merge the two", "Choose another name"))) return false;
   return mergeInto(id, other.id);
 }
 
-export const mergeInto = async (id, into) => (await decide("/api/merge", { category: id, into })) !== null;
+export const mergeInto = async (id, into) => (await decide({ kind: "merged", category: id, into })) !== null;
 
-export const tellApart = async (id, other) => (await decide("/api/apart", { category: id, other })) !== null;
+export const tellApart = async (id, other) => (await decide({ kind: "apart", category: id, other })) !== null;
 
 /** Ask what a category is the same as. */
 export async function merge(id) {
@@ -36,7 +36,7 @@ export async function merge(id) {
   return answer !== null && mergeInto(id, answer.id);
 }
 
-export const discard = async (id) => (await decide("/api/discard", { category: id })) !== null;
+export const discard = async (id) => (await decide({ kind: "discarded", category: id })) !== null;
 
 /** Show the two halves, and split if they are two kinds. Returns the new category's id, or null. */
 export async function split(id) {
@@ -58,7 +58,7 @@ export async function split(id) {
       h("div", { class: "row end" }, button("Leave it whole", () => box.close()), button("Split", () => box.close("yes"), { class: "strong", autofocus: true })));
   });
   if (!yes) return null;
-  return (await decide("/api/split", { category: id }))?.category ?? null;
+  return (await send("/api/split", { category: id }))?.category ?? null;
 }
 
 /** Ask where the chosen pictures belong, and move them. */
@@ -67,14 +67,16 @@ export async function move(near = []) {
   if (!rows.length) return false;
   const answer = await choose(`Move ${many(rows.length, "picture")} to`, { near, offerNew: true });
   if (answer === null) return false;
-  const outcome = await decide("/api/move", { rows, into: answer.id ?? null, name: answer.name ?? null });
+  const outcome = answer.id === undefined
+    ? await send("/api/make", { rows, name: answer.name ?? null })
+    : await decide({ kind: "moved", rows, into: answer.id });
   if (outcome) select([]);
   return outcome !== null;
 }
 
 /** Make a category of the chosen pictures. */
 export async function make() {
-  const outcome = await decide("/api/move", { rows: [...store.selection], into: null, name: null });
+  const outcome = await send("/api/make", { rows: [...store.selection] });
   if (!outcome) return;
   select([]);
   location.hash = `#/category/${outcome.category}`;
@@ -82,5 +84,5 @@ export async function make() {
 
 /** Discard the chosen pictures. */
 export async function discardChosen() {
-  if (store.selection.size && (await decide("/api/discard", { rows: [...store.selection] }))) select([]);
+  if (store.selection.size && (await decide({ kind: "discarded", rows: [...store.selection] }))) select([]);
 }

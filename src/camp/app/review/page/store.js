@@ -74,8 +74,8 @@ function notice(events) {
   refresh().then(() => toast("The workspace changed; the page shows it now."), complain);
 }
 
-/** Send a decision, then ask everything again. Returns what came of it, or null if it was refused. */
-export async function decide(path, body = {}) {
+/** Send a request that changes something, then ask everything again. Returns the outcome, or null if it was refused. */
+export async function send(path, body = {}) {
   if (deciding) return null;
   deciding = true;
   document.documentElement.classList.add("deciding");
@@ -102,7 +102,10 @@ export async function decide(path, body = {}) {
 }
 
 /** Take back the last decision. */
-export const undo = () => decide("/api/undo");
+export const undo = () => send("/api/undo");
+
+/** Send a decision, which is an event of the log. */
+export const decide = (decision) => send("/api/decide", { decision });
 
 /** Choose exactly these pictures. */
 export function select(rows) {

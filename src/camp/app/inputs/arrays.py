@@ -1,0 +1,209 @@
+"""Images, vectors and labels that a Python program gives."""
+
+import os
+import threading
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+from numpy.typing import ArrayLike
+from PIL import Image
+from sklearn.utils import column_or_1d
+
+from camp.app.inputs.base import BatchInput, InputError, ReadableImages
+from camp.app.inputs.names import check_name
+from camp.data.bank.bank import digest_of
+from camp.data.datasets.base import FileReader
+from camp.data.datasets.embeddings import VectorReader
+from camp.data.images import BadImage, decode, rgb
+
+ImageLike = str | os.PathLike[str] | Image.Image | np.ndarray
+Label = int | str
+_EXPECTED = "expected paths, Pillow images, or uint8 arrays (H, W, 3) or (H, W)"
+
+
+class ImageReader:
+    """A `Reader` of n images of any kind; their keys are their positions.
+
+    Args:
+        images: A sequence of paths, Pillow images and arrays (H, W, 3), (H, W) or (H, W, 1); or an array of n images.
+    """
+
+    def __init__(self, images: Iterable[ImageLike]) -> None:
+        self.images = [_checked(position, image) for position, image in enumerate(_listed(images))]
+        self.keys = [str(position) for position in range(len(self.images))]
+        self._lock = threading.Lock()  # Pillow reads a file when its pixels are first used
+
+    def file(self, key: str) -> str:
+        """Return the path of an image, or its position in words."""
+        image = self.images[int(key)]
+        if isinstance(image, Path):
+            return os.fsencode(image).decode(errors="replace")
+        return f"image {key}"
+
+    def read(self, key: str) -> bytes:
+        """Read the file, or encode the pixels as a PPM or PGM file."""
+        image = self.images[int(key)]
+        if isinstance(image, Path):
+            return FileReader(Path()).read(str(image))
+        if isinstance(image, Image.Image):
+            try:
+                with self._lock:
+                    image = np.asarray(rgb(image))
+            except Exception as error:  # of every kind, as in `decode`
+                raise BadImage(f"damaged or truncated ({error or type(error).__name__})") from error
+        height, width = image.shape[:2]
+        kind = "P6" if image.ndim == 3 else "P5"
+        return f"{kind} {width} {height} 255\n".encode() + image.tobytes()
+
+    def decode(self, data: bytes, at_least: int | None = None) -> Image.Image:
+        """Decode an image as RGB."""
+        return decode(data, at_least=at_least)
+
+
+@dataclass
+class ArrayImages(BatchInput):
+    """A batch of images or vectors of a Python program."""
+
+    reader: ImageReader | VectorReader
+    keys: Sequence[str]
+    files: Sequence[str]
+    """What each image is called."""
+    labels: Sequence[str | None]
+    numeric_labels: bool
+
+    name = "Python"
+
+    @classmethod
+    def of_images(cls, images: Iterable[ImageLike], labels: ArrayLike | None) -> "ArrayImages":
+        """Make a batch of images."""
+        reader = ImageReader(images)
+        read = read_labels(labels, len(reader.keys))
+        return cls(
+            reader, reader.keys, [reader.file(key) for key in reader.keys], read.names, bool(read.numeric)
+        )
+
+    @classmethod
+    def of_vectors(cls, vectors: np.ndarray, labels: ArrayLike | None) -> "ArrayImages":
+        """Make a batch of vectors (n, D)."""
+        keys = tuple(f"row {row}" for row in range(len(vectors)))
+        read = read_labels(labels, len(keys))
+        return cls(VectorReader(keys, vectors), keys, keys, read.names, bool(read.numeric))
+
+    def readable(
+        self, contents: Mapping[str, bytes], faults: Mapping[str, str], learned: Collection[bytes], step: int
+    ) -> ReadableImages:
+        """Select all images; refuse a batch with an unreadable one."""
+        for key, file in zip(self.keys, self.files):
+            if key in faults:
+                raise InputError(f"{file} cannot be read: {faults[key]}; nothing was learned.")
+        digests = unique_digests([contents[key] for key in self.keys], learned, step)
+        return ReadableImages(self.keys, self.files, digests, self.labels)
+
+
+def _listed(images: Iterable[ImageLike]) -> list[ImageLike]:
+    """Return the images as a list."""
+    if isinstance(images, np.ndarray) and images.ndim > 1 and images.dtype != object:
+        if images.ndim == 2 or (images.ndim == 3 and images.shape[-1] in (1, 3)):
+            raise InputError(
+                f"An array of shape {images.shape} is one image; give a list of images, [image]."
+            )
+        if images.ndim > 4:
+            raise InputError(
+                f"An array of shape {images.shape} is not a sequence of images; expected (n, H, W, 3) or (n, H, W)."
+            )
+    elif isinstance(images, str | bytes | os.PathLike | Image.Image) or not isinstance(images, Iterable):
+        raise InputError(f"A {type(images).__name__} is not a list of images; {_EXPECTED}, in a list.")
+    listed = list(images)
+    if not listed:
+        raise InputError("There are no images; give at least one.")
+    return listed
+
+
+def _checked(position: int, image: object) -> Path | Image.Image | np.ndarray:
+    """Return a path, a Pillow image or an array of pixels."""
+    if isinstance(image, str | os.PathLike):
+        return Path(image)
+    if isinstance(image, Image.Image):
+        return image
+    if not isinstance(image, np.ndarray):
+        raise InputError(f"Image {position} is of the type {type(image).__name__}; {_EXPECTED}.")
+    if image.ndim == 3 and image.shape[2] == 1:
+        image = image[:, :, 0]
+    if image.dtype != np.uint8 or not (image.ndim == 2 or (image.ndim == 3 and image.shape[2] == 3)):
+        raise InputError(
+            f"Image {position} is an array of shape {image.shape} and type {image.dtype}; {_EXPECTED}, with values 0..255."
+        )
+    if not image.size:
+        raise InputError(f"Image {position} has no pixels (shape {image.shape}); leave it out.")
+    return image
+
+
+@dataclass(frozen=True)
+class Labels:
+    """Labels of n images."""
+
+    names: list[str | None]
+    """Integers as their digits; None where unlabelled."""
+    numeric: bool | None
+    """Whether they are integers; None where nothing is labelled."""
+
+
+def read_labels(labels: ArrayLike | None, count: int) -> Labels:
+    """Read the labels of `count` images.
+
+    Args:
+        labels: Names or integers, with -1, None or NaN for unlabelled images; None if no image has a label.
+        count: Number of images.
+
+    >>> read_labels([3, None, -1, float("nan")], 4)
+    Labels(names=['3', None, None, None], numeric=True)
+    """
+    if labels is None:
+        return Labels([None] * count, None)
+    if not hasattr(labels, "dtype"):
+        labels = np.array(labels, dtype=object)  # numpy would turn NaN or -1 among names into names
+    values = column_or_1d(labels, warn=True).tolist()
+    if len(values) != count:
+        raise InputError(f"There are {len(values)} labels for {count} images; give one for each.")
+    known = [read_label(value) for value in values]
+    kinds = {numeric for name, numeric in known if name is not None}
+    if len(kinds) > 1:
+        raise InputError("Some labels are names and others numbers; give either.")
+    return Labels([name for name, _ in known], next(iter(kinds), None))
+
+
+def read_label(value: object) -> tuple[str | None, bool]:
+    """Return the name that a label stands for, None for unlabelled, and whether the label is an integer."""
+    if isinstance(value, np.generic):
+        value = value.item()
+    if value is None or (isinstance(value, float) and np.isnan(value)) or value == -1:
+        return None, False
+    if isinstance(value, str):
+        name = check_name(value)
+        if name != value:
+            raise InputError(f"The label {value!r} would be called {name!r}; give it in this form.")
+        return name, False
+    if not isinstance(value, int | float) or value != value // 1:
+        raise InputError(
+            f"Unknown label type: {value!r} is neither a name nor an integer; use -1 or None for unlabelled."
+        )
+    if value < 0:
+        raise InputError(
+            f"The label {value} is negative; -1 means unlabelled, and other negative numbers are discovered categories."
+        )
+    return str(int(value)), True
+
+
+def unique_digests(contents: Sequence[bytes], learned: Collection[bytes], step: int) -> np.ndarray:
+    """Return (n, 16) uint8 digests that differ for all images, even for images with equal content.
+
+    In a program, equal rows are still several rows: only the first one keeps the hash of its content.
+    """
+    used, digests = set(learned), []
+    for row, content in enumerate(contents):
+        digest = content if content not in used else digest_of(content + f" {step} {row}".encode())
+        used.add(digest)
+        digests.append(list(digest))
+    return np.array(digests, dtype=np.uint8)

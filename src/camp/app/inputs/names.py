@@ -1,0 +1,125 @@
+"""Validation of category names, and detection of probable misspellings."""
+
+import re
+import unicodedata
+from collections.abc import Sequence
+from difflib import SequenceMatcher
+
+import numpy as np
+
+from camp.core.errors import CampError
+
+MAX_LENGTH = 100
+"""Maximum length of a name, in characters."""
+
+UNLABELLED_FOLDERS = ("unlabelled", "unlabeled")
+"""Names of folders of images without a label, in upper or lower case."""
+
+RESERVED = (*UNLABELLED_FOLDERS, "unknown")
+"""Words with a special meaning, in upper or lower case."""
+
+MIN_SIMILARITY = 0.85
+"""Smallest `SequenceMatcher.ratio` of two spellings of a name."""
+
+MAX_EDITS = 2
+"""Maximum number of wrong, missing or additional letters between two spellings."""
+
+_BINS = 64
+"""Letters are counted by their code modulo this; that letters share a bin costs time, never a match."""
+
+
+def check_name(name: str) -> str:
+    """Return a valid name without surrounding blanks and in composed characters (NFC), or raise a `CampError`.
+
+    >>> check_name(" grey heron ")
+    'grey heron'
+    """
+    # Some file systems take accents apart; the same word must be the same name.
+    name = unicodedata.normalize("NFC", name).strip()
+    if all(unicodedata.category(letter) in ("Cf", "Zs") for letter in name):
+        raise CampError("A category cannot have an empty name: choose one that can be seen.")
+    shown = repr(name if len(name) <= MAX_LENGTH else name[:40] + "…")
+    if len(name) > MAX_LENGTH:
+        advice = f"choose one of at most {MAX_LENGTH} characters, this one has {len(name)}"
+    elif any(unicodedata.category(letter) in ("Cc", "Cs", "Zl", "Zp") for letter in name):
+        advice = "choose one without control characters"
+    elif name.casefold() in RESERVED:
+        advice = f"choose a word other than {', '.join(RESERVED)}, which have a meaning of their own"
+    elif re.fullmatch(r"category\s+\d+", name.casefold()):
+        advice = "choose another, since categories without a name are called like this"
+    else:
+        return name
+    raise CampError(f"{shown} cannot be the name of a category: {advice}.")
+
+
+def near_misses(names: Sequence[str], known: Sequence[str]) -> list[str]:
+    """Return a sentence for each new name that is spelled much like a known one or like another new one.
+
+    Names that differ in their digits are taken as different on purpose.
+
+    >>> near_misses(["Herron", "robin"], ["heron", "cabin"])
+    ['"Herron" is new, and looks like "heron": rename the folder if it is the same kind.']
+    """
+    old = sorted(set(known))
+    new = sorted(set(names) - set(known))
+    every = old + new
+    folded = [_folded(name) for name in every]
+    counts = _letter_counts(folded)
+    sizes = counts.sum(axis=1)
+    sentences = []
+    for position in range(len(old), len(every)):
+        # Each edit changes at most two counts, and the ratio is bounded by them as well: this leaves few pairs.
+        apart = np.abs(counts[:position] - counts[position]).sum(axis=1)
+        most = np.minimum(2 * MAX_EDITS, (1 - MIN_SIMILARITY) * (sizes[:position] + sizes[position]))
+        alike = [
+            (similarity, other)
+            for other in np.flatnonzero(apart <= most).tolist()
+            if _digits(every[other]) == _digits(every[position])
+            and (similarity := _similarity(folded[position], folded[other])) >= MIN_SIMILARITY
+        ]
+        if alike:
+            # A known name counts before one that is new itself, then the likest, then the first.
+            _, other = max(alike, key=lambda found: (found[1] < len(old), found[0], -found[1]))
+            sentences.append(_sentence(every[position], every[other], other < len(old)))
+    return sentences
+
+
+def _sentence(name: str, other: str, is_known: bool) -> str:
+    """Return the warning for the new `name` that looks like `other`."""
+    if is_known:
+        return f'"{name}" is new, and looks like "{other}": rename the folder if it is the same kind.'
+    return (
+        f'"{name}" and "{other}" are both new, and look alike: rename one folder if they are the same kind.'
+    )
+
+
+def _folded(name: str) -> str:
+    """Remove case, blanks and punctuation; symbols stay, so that `C` is not `C++`."""
+    letters = unicodedata.normalize("NFKC", name).casefold()
+    return "".join(letter for letter in letters if unicodedata.category(letter)[0] not in "PZC")
+
+
+def _digits(name: str) -> list[str]:
+    """Return the numbers in `name`, as written."""
+    return re.findall(r"\d+", name)
+
+
+def _letter_counts(folded: Sequence[str]) -> np.ndarray:
+    """Count the letters of each name: (n, bins)."""
+    counts = np.zeros((len(folded), _BINS), dtype=np.int16)
+    for row, letters in zip(counts, folded):
+        for letter in letters:
+            row[ord(letter) % _BINS] += 1
+    return counts
+
+
+def _similarity(one: str, other: str) -> float:
+    """Return the similarity of two names, or 0 if the difference is no typing error."""
+    if one == other:
+        return 1.0 if one else 0.0
+    # A typing error seldom affects the first letter, but male and female, ripe and unripe differ there.
+    if one[:1] != other[:1]:
+        return 0.0
+    matcher = SequenceMatcher(None, one, other, autojunk=False)
+    edits = sum(max(b - a, d - c) for kind, a, b, c, d in matcher.get_opcodes() if kind != "equal")
+    return matcher.ratio() if edits <= MAX_EDITS else 0.0

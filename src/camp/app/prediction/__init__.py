@@ -1,0 +1,1 @@
+"""Prediction of the categories of images with a learned workspace."""

@@ -1,0 +1,68 @@
+"""The model of a workspace: trunk, trained tip, and the categories by their centroids."""
+
+from dataclasses import dataclass
+from typing import Self
+
+import torch
+from torch import Tensor
+
+from camp.app.workspace.knowledge import Knowledge, category_title
+from camp.app.workspace.overview import fit_classifier
+from camp.app.workspace.workspace import Workspace
+from camp.core.errors import CampError
+from camp.data.views import Batch
+from camp.discovery.class_metric import ClassMetric
+from camp.discovery.open_set import OpenSet
+from camp.nn.backbones.base import Backbone
+
+
+@dataclass(frozen=True)
+class Model:
+    """A backbone with a trained tip, and K categories in its feature space."""
+
+    backbone: Backbone
+    metric: ClassMetric
+    """Maps features to points."""
+    classifier: OpenSet
+    """Classifies points."""
+    ids: tuple[int, ...]
+    """Permanent id of each category, in the order of the centroids."""
+    names: tuple[str | None, ...]
+    """Name of each category, None where it has none."""
+
+    @classmethod
+    def of(cls, knowledge: Knowledge, backbone: Backbone) -> Self:
+        """Make the model of the categories of `knowledge`, in the feature space of `backbone`."""
+        ids, classifier = fit_classifier(knowledge)
+        names = tuple(knowledge.categories[id].name for id in ids)
+        return cls(backbone, knowledge.metric, classifier, ids, names)
+
+    @torch.no_grad()
+    def features(self, batch: Batch) -> Tensor:
+        """Return the features (n, D) of the trunk's output, on the CPU."""
+        features: Tensor = self.backbone.tip.eval()(batch)
+        return features.cpu()
+
+    def points(self, batch: Batch) -> Tensor:
+        """Return the points (n, d) of the trunk's output under the metric."""
+        return self.metric.transform(self.features(batch))
+
+    def title(self, position: int) -> str:
+        """Return the name of the category at `position`, or its id in words: "category 7"."""
+        return category_title(self.ids[position], self.names[position])
+
+    def check_categories(self) -> None:
+        """Refuse a model without categories."""
+        if not self.ids:
+            raise CampError("There is no category to recognise yet; learn from some pictures first.")
+
+
+def open_model(workspace: Workspace) -> Model:
+    """Return the model of a workspace, with every decision since the last batch."""
+    events = len(workspace.events())
+    try:
+        return Model.of(workspace.knowledge(), workspace.backbone())
+    except CampError:
+        if len(workspace.events()) == events:
+            raise
+        return open_model(workspace)  # another process has learned in the meantime and removed the files

@@ -1,0 +1,254 @@
+"""Prediction of the categories of images, in the order given, with a few blocks of images in memory at a time.
+
+The views are those of `camp.data.bank.fill`: an image has the same features here as when it was learned.
+"""
+
+import csv
+import dataclasses
+import io
+import json
+import sys
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass, field
+from itertools import chain, islice
+from pathlib import Path
+from typing import BinaryIO, Literal, TypeVar
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from camp.app.prediction.model import Model
+from camp.core.files import replacing
+from camp.core.progress import Bar
+from camp.data.augmentations import normalise_, to_unit
+from camp.data.bank.pipeline import TRUNK_BATCH, ahead, decoded, read
+from camp.data.datasets.base import Reader
+from camp.data.fresh_views import Trunk, in_batches
+from camp.data.images import BadImage, decode
+from camp.data.views import Batch
+
+UNKNOWN = "unknown"
+"""Name in the prediction of an image that belongs to none of the categories."""
+_BLOCK = 8
+"""Images per block on a CPU: more do not make the trunk faster, and the first results come soon."""
+_BLOCKS_AHEAD = 4
+
+
+@dataclass(frozen=True)
+class Prediction:
+    """The predicted category of one image."""
+
+    file: str
+    category: int | None
+    """Permanent id; None for an image that belongs to none of the categories."""
+    name: str
+    """Name of the category, or "unknown"."""
+    confidence: float
+    """Probability of the category; for an unknown image, of the nearest one."""
+    runner_up: int | None
+    """Id of the second most probable category, None if there is only one; for an unknown image, the nearest one."""
+    runner_up_name: str | None
+    runner_up_confidence: float | None
+
+
+@dataclass(frozen=True)
+class Unreadable:
+    """A file that could not be read as an image."""
+
+    file: str
+    reason: str
+
+
+Row = Prediction | Unreadable
+LoadedImage = tuple[str, np.ndarray]
+"""A file with its pixels (R, R, 3) uint8, or its vector (D,) float32."""
+Result = TypeVar("Result")
+
+
+@dataclass
+class PredictionCounts:
+    """Numbers of predicted, unknown and unreadable files."""
+
+    predicted: int = 0
+    """Rows written, including those of unknown images."""
+    unknown: int = 0
+    unreadable: list[Unreadable] = field(default_factory=list)
+
+
+def predict(model: Model, reader: Reader, keys: Iterable[str], bar: Bar | None = None) -> Iterator[Row]:
+    """Predict the category of each of `keys`, in order; `bar` advances by one with each.
+
+    On a CPU every core processes whole blocks from the file to the result. On another device the cores decode ahead of
+    the trunk, which has the device to itself.
+    """
+    model.check_categories()
+    for row in _each(model, reader, keys, _predictions):
+        if bar is not None:
+            bar.advance()
+        yield row
+
+
+def points(model: Model, reader: Reader, keys: Iterable[str]) -> Iterator[Tensor | Unreadable]:
+    """Compute the point (d,) of each of `keys`, in order."""
+    return _each(model, reader, keys, lambda *block: list(_points(*block)))
+
+
+def _each(
+    model: Model,
+    reader: Reader,
+    keys: Iterable[str],
+    results: Callable[[Model, Trunk | None, Sequence[LoadedImage]], list[Result]],
+) -> Iterator[Result | Unreadable]:
+    """Compute `results` of blocks of images and return them one by one, in order."""
+    backbone = model.backbone
+    on_cpu = backbone.device.type == "cpu"
+    trunk = backbone.single_threaded_trunk() if on_cpu else backbone.trunk
+
+    def opened(block: list[str]) -> list[LoadedImage | Unreadable]:
+        files: list[LoadedImage | Unreadable] = []
+        for key in block:
+            try:
+                pixels = _checked(model, decoded(reader.decode, read(reader, key), backbone.resolution))
+                files.append((key, pixels))
+            except BadImage as fault:
+                files.append(Unreadable(key, str(fault)))
+        return files
+
+    def processed(files: list[LoadedImage | Unreadable]) -> list[Result | Unreadable]:
+        readable = [file for file in files if not isinstance(file, Unreadable)]
+        rest = iter(results(model, trunk, readable) if readable else ())
+        return [file if isinstance(file, Unreadable) else next(rest) for file in files]
+
+    blocks = _blocks(keys, _BLOCK if on_cpu else TRUNK_BATCH)
+    rows: Iterator[list[Result | Unreadable]]
+    if on_cpu:
+        rows = ahead(lambda block: processed(opened(block)), blocks, _BLOCKS_AHEAD)
+    else:
+        rows = map(processed, ahead(opened, blocks, _BLOCKS_AHEAD))
+    return chain.from_iterable(rows)
+
+
+def predict_image(model: Model, data: bytes, file: str = "") -> Prediction:
+    """Predict the category of one encoded image; raise `BadImage` if it cannot be decoded.
+
+    For a model over vectors `data` are their D numbers as little-endian float32.
+    """
+    model.check_categories()
+    resolution = model.backbone.resolution
+    image = _checked(model, decoded(decode if resolution else _vector, data, resolution))
+    return _predictions(model, model.backbone.trunk, [(file, image)])[0]
+
+
+def write_predictions(
+    rows: Iterable[Row], out: Path | None, format: Literal["csv", "jsonl"]
+) -> PredictionCounts:
+    """Write predictions to the file `out`, which is replaced once it is complete, or row by row to stdout.
+
+    Files that could not be read have no row. They are listed in a second CSV file with the suffix `-unreadable`
+    (`birds.csv`, `birds-unreadable.csv`), or on stderr.
+    """
+    if out is None:
+        return _write(rows, sys.stdout.buffer, format, live=True)
+    with replacing(out) as file:
+        counts = _write(rows, file, format, live=False)
+        aside = out.with_name(f"{out.stem}-unreadable.csv")
+        if counts.unreadable:
+            with replacing(aside) as other:
+                other.write(_csv_line(["file", "reason"]))
+                other.writelines(_csv_line(dataclasses.astuple(row)) for row in counts.unreadable)
+        else:
+            aside.unlink(missing_ok=True)  # a list of an earlier run
+    return counts
+
+
+def _write(rows: Iterable[Row], file: BinaryIO, format: str, live: bool) -> PredictionCounts:
+    """Write rows to `file`; with `live` flush each row, and print unreadable files to stderr."""
+    counts = PredictionCounts()
+    if format == "csv":
+        file.write(_csv_line([column.name for column in dataclasses.fields(Prediction)]))
+    for row in rows:
+        if isinstance(row, Unreadable):
+            counts.unreadable.append(row)
+            if live:
+                print(f"{row.file}: {row.reason}", file=sys.stderr, flush=True)
+            continue
+        counts.predicted += 1
+        counts.unknown += row.category is None
+        values = {
+            name: round(value, 6) if isinstance(value, float) else value
+            for name, value in dataclasses.asdict(row).items()
+        }
+        file.write(_csv_line(values.values()) if format == "csv" else _json_line(values))
+        if live:
+            file.flush()
+    return counts
+
+
+def _csv_line(values: Iterable[object]) -> bytes:
+    """Encode one line; a file name that is not UTF-8 keeps its bytes."""
+    line = io.StringIO()
+    csv.writer(line, lineterminator="\n").writerow(values)
+    return line.getvalue().encode("utf-8", "surrogateescape")
+
+
+def _json_line(values: dict[str, object]) -> bytes:
+    """Encode one line; a file name that is not UTF-8 is escaped, as JSON has no bytes."""
+    return (json.dumps(values, ensure_ascii=False) + "\n").encode("utf-8", "backslashreplace")
+
+
+def _blocks(keys: Iterable[str], size: int) -> Iterator[list[str]]:
+    rest = iter(keys)
+    while block := list(islice(rest, size)):
+        yield block
+
+
+def _vector(data: bytes, at_least: int | None = None) -> np.ndarray:
+    if len(data) % 4:
+        raise BadImage(f"{len(data)} bytes are not float32 numbers")
+    return np.frombuffer(data, dtype="<f4").astype(np.float32)
+
+
+def _checked(model: Model, image: np.ndarray) -> np.ndarray:
+    """Return an image that the backbone takes: pixels (R, R, 3), or a vector (D,) of finite numbers."""
+    backbone = model.backbone
+    expected = (backbone.resolution, backbone.resolution, 3) if backbone.resolution else (backbone.dim,)
+    if image.shape != expected:
+        raise BadImage(f"numbers of shape {image.shape}, where {backbone.name} takes {expected}")
+    if image.dtype.kind == "f" and not np.isfinite(image).all():
+        raise BadImage("it holds numbers that are not finite")
+    return image
+
+
+def _predictions(model: Model, trunk: Trunk | None, images: Sequence[LoadedImage]) -> list[Prediction]:
+    """Predict the category of each image."""
+    answers = model.classifier.answer(_points(model, trunk, images))
+    found = []
+    for i, (file, _) in enumerate(images):
+        best, second = int(answers.nearest[i]), int(answers.runner_up[i])
+        confidence = float(answers.confidence[i])
+        first = model.ids[best], model.title(best), confidence
+        if answers.unknown[i]:
+            found.append(Prediction(file, None, UNKNOWN, confidence, *first))
+        elif second < 0:
+            found.append(Prediction(file, *first, None, None, None))
+        else:
+            other = model.ids[second], model.title(second), float(answers.runner_up_confidence[i])
+            found.append(Prediction(file, *first, *other))
+    return found
+
+
+def _points(model: Model, trunk: Trunk | None, images: Sequence[LoadedImage]) -> Tensor:
+    """Compute the points (n, d) of n images."""
+    return model.points(_fields(model, trunk, np.stack([pixels for _, pixels in images])))
+
+
+@torch.no_grad()
+def _fields(model: Model, trunk: Trunk | None, pixels: np.ndarray) -> Batch:
+    """Compute the input of the tip for images (n, R, R, 3) or vectors (n, D)."""
+    backbone = model.backbone
+    device = backbone.device
+    x = torch.from_numpy(pixels)
+    if not backbone.resolution:
+        return {"vector": x.to(device)}
+    return in_batches(trunk, normalise_(to_unit(x), backbone.mean, backbone.std).to(device), TRUNK_BATCH)

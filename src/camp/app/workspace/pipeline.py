@@ -1,0 +1,196 @@
+"""Learning a batch from end to end, all of it or nothing: images through the trunk, learning, storing.
+
+`camp learn` (`learn_folder`) and `camp.CAMP` use the same path (`learn_batch`).
+"""
+
+import os
+import shutil
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+
+from camp.app.inputs.base import BatchInput, InputError
+from camp.app.inputs.folders import FolderImages
+from camp.app.workspace.learning import ImageBatch, learn
+from camp.app.workspace.report import BatchReport, count
+from camp.app.workspace.storage import FolderStorage, Step, WorkspaceSettings
+from camp.app.workspace.thumbnails import new_thumbnails
+from camp.app.workspace.training_budget import TrainingBudget, expected_seconds, training_budget
+from camp.app.workspace.workspace import Workspace
+from camp.core.errors import CampError
+from camp.core.progress import Progress, clock
+from camp.data.bank.bank import Bank, BankSpec, BankViews
+from camp.data.bank.fill import Filled, fill
+from camp.data.fresh_views import Lens, views_of
+from camp.data.view_settings import Augmentation, ViewSettings
+from camp.nn.backbones.base import Backbone
+
+CROP_SCALE = 0.3
+"""Smallest share of the area that a random crop keeps, as for folders of classes in `camp run`."""
+VECTORS = "embeddings"
+"""The backbone that takes vectors instead of images."""
+
+
+@dataclass(frozen=True)
+class LearnRequest:
+    """A batch and how it is learned."""
+
+    images: BatchInput
+    new: int | None = None
+    """Number of new categories among the unlabelled images; None estimates it."""
+    epochs: int | None = None
+    """Number of training epochs; None chooses by the size of the batch."""
+    views: int | None = None
+    """Augmented views per image; None chooses by the size of the batch."""
+
+
+def learn_folder(
+    path: Path, request: LearnRequest, settings: WorkspaceSettings | None, progress: Progress
+) -> BatchReport:
+    """Learn a batch into the workspace `path`. Until everything is stored the workspace is as it was.
+
+    The workspace is created with `settings` if it does not exist; an existing one must have equal settings.
+    """
+    if isinstance(request.images, FolderImages):
+        _check_separate(path, request.images.root)
+    exists = FolderStorage.exists(path)
+    present = FolderStorage.open(path).settings if exists else settings or WorkspaceSettings()
+    if settings is not None and settings != present:
+        raise CampError(
+            f"{path} was created with other settings and keeps them: leave out options of the backbone, --seed and "
+            "--thumbnails, or create another workspace."
+        )
+    if present.backbone.backbone == VECTORS:
+        raise CampError(
+            "The backbone embeddings takes vectors, not pictures; use camp.CAMP in Python for it."
+        )
+    if exists:
+        return learn_batch(Workspace.open(path), request, progress)
+    plan(request, present)
+    workspace = Workspace.in_memory(present)
+    with progress.track("Opening the backbone", 1):
+        workspace.backbone()
+    # The folder is created only now, so that mistakes in the options leave nothing behind.
+    workspace.storage = FolderStorage.create(path, present)
+    try:
+        return learn_batch(workspace, request, progress)
+    except CampError:  # nothing was learned; after an interruption the view bank is kept
+        if not workspace.learned():
+            shutil.rmtree(path, ignore_errors=True)
+        raise
+
+
+def learn_batch(workspace: Workspace, request: LearnRequest, progress: Progress) -> BatchReport:
+    """Learn a batch of images or vectors; the workspace changes once everything is stored."""
+    started, images = time.monotonic(), request.images
+    budget = plan(request, workspace.settings)
+    with workspace.storage.lock(progress):
+        known = workspace.knowledge() if workspace.learned() else None
+        with progress.track("Opening the backbone", 1):
+            backbone = workspace.backbone()
+        _announce(images, budget, list(known.named()) if known else [], backbone, progress)
+        with workspace.storage.bank() as folder:
+            filled, views_of_digests = fill_bank(backbone, images, budget, folder, progress)
+            learned_before = {bytes(digest) for digest in known.images.digests} if known else set()
+            readable = images.readable(filled.digests, filled.bad, learned_before, known.step if known else 0)
+            if filled.bad:
+                progress.note(_unreadable_note(filled.bad))
+            for remark in readable.remarks:
+                progress.note(remark)
+            batch = ImageBatch(
+                images=readable,
+                views=views_of_digests([filled.digests[key] for key in readable.keys]),
+                name=images.name,
+                numeric_labels=images.numeric_labels,
+                unreadable=len(filled.bad),
+                started=started,
+            )
+            learned = learn(
+                known,
+                backbone,
+                batch,
+                new=request.new,
+                epochs=budget.epochs,
+                seed=workspace.settings.seed,
+                progress=progress,
+            )
+        if backbone.resolution:  # the range of vectors is not known
+            table = learned.knowledge.images
+            table.features = table.features.astype(np.float16)
+        with (
+            new_thumbnails(workspace.storage, learned, images.reader, progress),
+            progress.track("Writing", 1),
+        ):
+            step = Step(learned.knowledge, learned.tip, learned.report, filled.bad)
+            workspace.add_step(step, backbone.fingerprint)
+    return learned.report
+
+
+def plan(request: LearnRequest, settings: WorkspaceSettings) -> TrainingBudget:
+    """Choose views and epochs for a batch; refuse options that contradict it."""
+    new, labels = request.new, request.images.labels
+    unlabelled = sum(label is None for label in labels)
+    if new is not None and new < 0:
+        raise InputError(
+            f"The number of new categories cannot be negative, and {new} is; 0 means that there are none."
+        )
+    if new is not None and new > unlabelled > 0:
+        raise InputError(
+            f"{new} new categories are more than there are pictures without a label, {unlabelled}; ask for fewer."
+        )
+    # Vectors may come from any source: they are trained on only if epochs are given.
+    labelled = 0 if settings.backbone.backbone == VECTORS else len(labels) - unlabelled
+    return training_budget(len(labels), labelled, request.epochs, request.views)
+
+
+def fill_bank(
+    backbone: Backbone, images: BatchInput, budget: TrainingBudget, folder: Path, progress: Progress
+) -> tuple[Filled, Callable[[Sequence[bytes]], BankViews]]:
+    """Run images through the trunk into a view bank in `folder`; return also a function from digests to views."""
+    settings = ViewSettings(augmentations=max(budget.views, 2), bank=str(folder))
+    augmentation = Augmentation(crop_scale=CROP_SCALE)
+    bank = Bank.at(settings, BankSpec.of(backbone, settings, augmentation))
+    with_augmented = set(images.keys) if budget.views else set()
+    filled = fill(bank, backbone, images.reader, images.keys, with_augmented, progress)
+    bank = Bank(bank.folder, bank.spec)
+    device = backbone.device
+    lens = Lens(backbone, augmentation, backbone.mean, backbone.std)
+    return filled, lambda digests: views_of(bank, digests, device, lens)
+
+
+def _announce(
+    images: BatchInput, budget: TrainingBudget, names: Sequence[str], backbone: Backbone, progress: Progress
+) -> None:
+    """Say what is going to be learned, and how long it takes."""
+    if progress.quiet:
+        return
+    for warning in images.warnings(names):
+        progress.note(warning)
+    labels = [label for label in images.labels if label is not None]
+    where = f" in {count(len(set(labels)), 'category')}" if labels else ""
+    training = "features as they are"
+    if budget.epochs:
+        training = f"{count(budget.epochs, 'epoch')} on {budget.views} views each"
+    seconds = expected_seconds(backbone, len(images.keys), budget)
+    progress.note(
+        f"{count(len(images.keys), 'picture')}, {len(labels)} of them labelled{where}; {training}. "
+        f"This takes about {clock(max(seconds, 1))}."
+    )
+
+
+def _unreadable_note(faults: Mapping[str, str]) -> str:
+    left = "is left out" if len(faults) == 1 else "are left out"
+    first = min(faults)
+    return f"{count(len(faults), 'picture')} cannot be read and {left} (first: {first}: {faults[first]})."
+
+
+def _check_separate(path: Path, folder: Path) -> None:
+    """Refuse a workspace among the images, whose thumbnails would be learned, and images inside the workspace."""
+    ours, theirs = (Path(os.path.realpath(place)) for place in (path, folder))
+    if ours == theirs or ours in theirs.parents or theirs in ours.parents:
+        raise CampError(
+            f"The workspace {path} and the pictures {folder} must be apart; choose another folder."
+        )

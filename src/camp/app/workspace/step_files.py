@@ -1,0 +1,141 @@
+"""Files of one learning step: a folder that is complete from the moment it has its name, and never changes afterwards."""
+
+import contextlib
+import csv
+import dataclasses
+import io
+import os
+import shutil
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+
+import numpy as np
+from pydantic import ValidationError
+from safetensors import SafetensorError
+from safetensors.numpy import load_file, save_file
+from safetensors.torch import load_file as load_tensors
+from safetensors.torch import save_file as save_tensors
+from torch import Tensor
+
+from camp.app.workspace.knowledge import Category, Images, Knowledge
+from camp.app.workspace.report import BatchReport
+from camp.core.errors import CampError
+from camp.core.files import read_json, write_json, write_text
+from camp.discovery.calibration import Calibration
+from camp.discovery.class_metric import ClassMetric
+
+_COLUMNS = {name: name for name in ("digests", "steps", "category", "points", "positions")} | {
+    "told": "source"
+}
+"""Names of the arrays in the file, and of the fields of `Images`."""
+_MODEL_FILES = ("features.npy", "pictures.safetensors", "files.json", "tip.safetensors", "metric.safetensors")
+"""Files that only the last step keeps; earlier steps keep their report."""
+
+
+@contextlib.contextmanager
+def new_step(folder: Path) -> Iterator[Path]:
+    """Give a temporary folder that takes the name `folder` if the block succeeds, and is removed otherwise.
+
+    The lock of the workspace must be held.
+    """
+    temporary = folder.with_name(f".{folder.name}.{os.getpid()}.tmp")
+    for abandoned in folder.parent.glob(f".{folder.name}.*.tmp"):  # by processes that were killed
+        shutil.rmtree(abandoned, ignore_errors=True)
+    try:
+        temporary.mkdir(parents=True)
+        yield temporary
+        for path in temporary.iterdir():  # must be on disk before the log says so
+            with path.open("rb") as file:
+                os.fsync(file.fileno())
+        if folder.exists():  # by a process that was killed before it could append the event
+            shutil.rmtree(folder)
+        temporary.replace(folder)
+    except (OSError, SafetensorError) as error:
+        reason = error.strerror if isinstance(error, OSError) and error.strerror else error
+        raise CampError(f"Could not write {folder}: {reason}.") from error
+    finally:
+        shutil.rmtree(temporary, ignore_errors=True)
+
+
+def save_step(folder: Path, knowledge: Knowledge, tip: Mapping[str, Tensor]) -> None:
+    """Write the knowledge after the step, and the weights of the tip."""
+    images = knowledge.images
+    np.save(folder / "features.npy", images.features, allow_pickle=False)
+    columns = {key: np.ascontiguousarray(getattr(images, name)) for key, name in _COLUMNS.items()}
+    save_file(columns, folder / "pictures.safetensors")
+    save_tensors({name: t.detach().cpu().contiguous() for name, t in tip.items()}, folder / "tip.safetensors")
+    metric = {name: t.contiguous() for name, t in knowledge.metric.state().items()}
+    save_tensors(metric, folder / "metric.safetensors")
+    write_json(folder / "files.json", images.files)
+    categories = [dataclasses.asdict(category) for _, category in sorted(knowledge.categories.items())]
+    about = {
+        "step": knowledge.step,
+        "sure": dataclasses.asdict(knowledge.calibration),
+        "apart": sorted(knowledge.distinct),
+        "categories": categories,
+    }
+    write_json(folder / "categories.json", about)
+
+
+def load_step(folder: Path) -> Knowledge:
+    """Read the knowledge after the step; the features stay on disk until they are used."""
+    with _damage(folder):
+        about = read_json(folder / "categories.json")
+        columns = load_file(folder / "pictures.safetensors")
+        return Knowledge(
+            step=about["step"],
+            categories={row["id"]: Category(**row) for row in about["categories"]},
+            images=Images(
+                files=read_json(folder / "files.json"),
+                features=np.load(folder / "features.npy", mmap_mode="r", allow_pickle=False),
+                **{name: columns[key] for key, name in _COLUMNS.items()},
+            ),
+            metric=ClassMetric.from_state(load_tensors(folder / "metric.safetensors")),
+            calibration=Calibration(**about["sure"]),
+            distinct=frozenset((a, b) for a, b in about["apart"]),
+        )
+
+
+def load_tip(folder: Path) -> dict[str, Tensor]:
+    """Read the weights of the tip after the step."""
+    with _damage(folder):
+        return load_tensors(folder / "tip.safetensors")
+
+
+def save_report(folder: Path, report: BatchReport) -> None:
+    """Write the report of the step."""
+    write_json(folder / "report.json", report.model_dump(mode="json", by_alias=True))
+
+
+def load_report(folder: Path) -> BatchReport:
+    """Read the report of the step."""
+    with _damage(folder):
+        return BatchReport.model_validate(read_json(folder / "report.json"))
+
+
+def save_texts(folder: Path, summary: str, unreadable: Mapping[str, str]) -> None:
+    """Write the summary for a person, and a table of files that could not be read."""
+    write_text(folder / "report.txt", summary + "\n")
+    if unreadable:
+        table = io.StringIO()
+        csv.writer(table).writerows([("picture", "reason"), *sorted(unreadable.items())])
+        write_text(folder / "unreadable.csv", table.getvalue())
+
+
+def remove_model(folder: Path) -> None:
+    """Remove the files that only the last step keeps."""
+    for name in _MODEL_FILES:
+        with contextlib.suppress(OSError):
+            (folder / name).unlink(missing_ok=True)
+
+
+@contextlib.contextmanager
+def _damage(folder: Path) -> Iterator[None]:
+    """Turn what damaged files raise into a sentence."""
+    try:
+        yield
+    except (OSError, ValueError, KeyError, TypeError, SafetensorError, ValidationError) as error:
+        reason = str(error).partition("\n")[0]
+        raise CampError(
+            f"The learning step {folder} is damaged ({reason}); restore it from a copy."
+        ) from error

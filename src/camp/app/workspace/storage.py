@@ -1,0 +1,378 @@
+"""Storage backends of a workspace: a folder on disk, or the memory of a Python program.
+
+The folder:
+
+    workspace.json     the settings it was created with
+    events.jsonl       the event log; a learning step counts once its event is in the log
+    steps/0001/ ...    the result of each learning step; the last one also holds the model and the features
+    thumbnails/        small copies of representative images, unless switched off
+    bank/              views of the batch that is being learned
+"""
+
+import contextlib
+import dataclasses
+import os
+import shutil
+import tempfile
+from abc import ABC, abstractmethod
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Self
+
+from filelock import FileLock, Timeout
+from torch import Tensor
+
+from camp.app.workspace import step_files
+from camp.app.workspace.events import Event, Learned, append_event, extend_log, read_log
+from camp.app.workspace.knowledge import Knowledge
+from camp.app.workspace.report import BatchReport
+from camp.core.errors import CampError
+from camp.core.files import read_json, write_json
+from camp.core.progress import Progress
+from camp.core.version import __version__
+from camp.nn.backbones.settings import BackboneSettings
+
+FORMAT = 1
+
+
+@dataclass(frozen=True)
+class WorkspaceSettings:
+    """Settings that a workspace is created with and keeps."""
+
+    backbone: BackboneSettings = field(default_factory=BackboneSettings)
+    seed: int = 0
+    """Random seed."""
+    thumbnails: int = 100
+    """Number of thumbnails kept of each category and batch; 0 keeps no image at all."""
+
+    def __post_init__(self) -> None:
+        if self.thumbnails < 0:
+            raise CampError(f"The number of thumbnails cannot be negative, and {self.thumbnails} is.")
+
+
+@dataclass(frozen=True)
+class Step:
+    """The result of a learning step."""
+
+    knowledge: Knowledge
+    tip: Mapping[str, Tensor]
+    """Weights of the trained tip."""
+    report: BatchReport
+    unreadable: Mapping[str, str] = field(default_factory=dict)
+    """Why files of the batch could not be read, by file."""
+
+
+class Storage(ABC):
+    """Keeps the settings, the event log and the learning steps of a workspace."""
+
+    settings: WorkspaceSettings
+    name: str
+    """What messages call the workspace."""
+
+    def lock(self, progress: Progress | None = None) -> AbstractContextManager[None]:
+        """Exclude other processes; with `progress` wait for them, without it refuse."""
+        return contextlib.nullcontext()
+
+    @abstractmethod
+    def version(self) -> tuple[int, int]:
+        """Return a value that differs once the log has changed."""
+
+    @abstractmethod
+    def events(self) -> list[Event]:
+        """Return the event log."""
+
+    @abstractmethod
+    def append(self, event: Event) -> None:
+        """Add an event to the log; the lock must be held."""
+
+    @abstractmethod
+    def write_step(self, step: Step) -> None:
+        """Store a learning step, which counts once its event is in the log; the lock must be held."""
+
+    def clean_up(self, superseded: Sequence[int]) -> None:
+        """Remove what is no longer needed: models of the steps `superseded`, and the view bank."""
+        return
+
+    @abstractmethod
+    def knowledge(self, step: int) -> Knowledge:
+        """Return the knowledge after the last learning step."""
+
+    @abstractmethod
+    def tip(self, step: int) -> Mapping[str, Tensor]:
+        """Return the weights of the tip after the last learning step."""
+
+    @abstractmethod
+    def report(self, step: int) -> BatchReport:
+        """Return the report of any learning step."""
+
+    @abstractmethod
+    def bank(self) -> AbstractContextManager[Path]:
+        """Give a folder for the view bank of a batch."""
+
+    def thumbnail(self, digest: bytes) -> Path | None:
+        """Return the path of the thumbnail of an image, or None where none are kept."""
+        return None
+
+
+class FolderStorage(Storage):
+    """A workspace in the folder `path`."""
+
+    def __init__(self, path: Path, settings: WorkspaceSettings) -> None:
+        self.path, self.settings, self.name = path, settings, str(path)
+        self.log = path / "events.jsonl"
+
+    @staticmethod
+    def exists(path: Path) -> bool:
+        """Return whether `path` holds a workspace."""
+        try:
+            return (path / "workspace.json").exists()
+        except OSError as error:
+            raise CampError(f"{path} cannot be a workspace ({error.strerror or error}).") from error
+
+    @classmethod
+    def open(cls, path: Path) -> Self:
+        """Open the workspace in `path`."""
+        about = path / "workspace.json"
+        if not cls.exists(path):
+            if not path.exists():
+                raise CampError(f"There is no workspace {path}; `camp learn {path} PICTURES` creates one.")
+            raise CampError(
+                f"{path} is not a workspace: there is no workspace.json in it. `camp learn` creates one in a new folder."
+            )
+        values = read_json(about)
+        if not isinstance(values, dict) or values.get("format") != FORMAT:
+            raise CampError(f"{about} is of another version of camp (this version reads format {FORMAT}).")
+        try:
+            settings = WorkspaceSettings(
+                backbone=BackboneSettings(**values["backbone"]),
+                seed=int(values["seed"]),
+                thumbnails=values["thumbnails"],
+            )
+        except (KeyError, TypeError, ValueError) as error:
+            raise CampError(f"{about} is damaged ({error}); restore it from a copy.") from error
+        return cls(path, settings)
+
+    @classmethod
+    def create(cls, path: Path, settings: WorkspaceSettings) -> Self:
+        """Create a workspace in `path`, which must not exist or be empty."""
+        _check_free(path)
+        try:
+            path.mkdir(parents=True, exist_ok=True)
+        except OSError as error:
+            raise CampError(f"The folder {path} could not be created ({error.strerror or error}).") from error
+        about = {"format": FORMAT, "version": __version__, **dataclasses.asdict(settings)}
+        write_json(path / "workspace.json", about)
+        return cls(path, settings)
+
+    @contextlib.contextmanager
+    def lock(self, progress: Progress | None = None) -> Iterator[None]:
+        """Hold the lock file; with `progress` wait for another process, without it refuse."""
+        if not os.access(self.path, os.W_OK):  # an existing lock file could be locked nevertheless
+            raise CampError(f"{self.path} cannot be written to; check its permissions.")
+        lock = FileLock(self.path / ".lock")
+        try:
+            lock.acquire(timeout=0)
+        except Timeout:
+            if progress is None:
+                raise CampError(
+                    f"Another process is working on {self.path}; wait until it is done."
+                ) from None
+            with progress.track(f"Waiting for another process that works on {self.path}", 1):
+                lock.acquire()
+        except OSError as error:
+            raise CampError(f"{self.path} cannot be written to ({error.strerror or error}).") from error
+        try:
+            yield
+        finally:
+            lock.release()
+
+    def version(self) -> tuple[int, int]:
+        """Return size and time of the log."""
+        try:
+            about = self.log.stat()
+        except OSError:
+            return 0, 0
+        return about.st_size, about.st_mtime_ns
+
+    def events(self) -> list[Event]:
+        """Read the log."""
+        return read_log(self.log)
+
+    def append(self, event: Event) -> None:
+        """Append to the log and flush it to the disk."""
+        append_event(self.log, event)
+
+    def extend(self, events: Sequence[Event]) -> None:
+        """Append several events, all or none."""
+        extend_log(self.log, events)
+
+    def step_folder(self, step: int) -> Path:
+        """Return the folder of a learning step."""
+        return self.path / "steps" / f"{step:04d}"
+
+    def write_step(self, step: Step) -> None:
+        """Write the folder of the step."""
+        with step_files.new_step(self.step_folder(step.knowledge.step)) as folder:
+            step_files.save_step(folder, step.knowledge, step.tip)
+            step_files.save_report(folder, step.report)
+            step_files.save_texts(folder, step.report.summary(), step.unreadable)
+
+    def write_report(self, report: BatchReport) -> None:
+        """Write the folder of a step that is not the last one."""
+        with step_files.new_step(self.step_folder(report.step)) as folder:
+            step_files.save_report(folder, report)
+
+    def clean_up(self, superseded: Sequence[int]) -> None:
+        """Remove files of earlier models, and the view bank."""
+        for step in superseded:
+            step_files.remove_model(self.step_folder(step))
+        shutil.rmtree(self.path / "bank", ignore_errors=True)
+
+    def knowledge(self, step: int) -> Knowledge:
+        """Read the knowledge after a step; the features stay on disk until they are used."""
+        return step_files.load_step(self.step_folder(step))
+
+    def tip(self, step: int) -> dict[str, Tensor]:
+        """Read the weights of the tip after a step."""
+        return step_files.load_tip(self.step_folder(step))
+
+    def report(self, step: int) -> BatchReport:
+        """Read the report of a step."""
+        return step_files.load_report(self.step_folder(step))
+
+    def bank(self) -> AbstractContextManager[Path]:
+        """Give a folder that stays until the batch is learned, so that an interrupted run is continued."""
+        return contextlib.nullcontext(self.path / "bank")
+
+    def thumbnail(self, digest: bytes) -> Path:
+        """Return the path of a thumbnail, which need not exist."""
+        name = bytes(digest).hex()
+        return self.path / "thumbnails" / name[:2] / f"{name}.jpg"
+
+
+class MemoryStorage(Storage):
+    """A workspace in memory, which a Python program loads from a folder and saves to one."""
+
+    def __init__(self, settings: WorkspaceSettings) -> None:
+        self.settings, self.name = settings, "The workspace"
+        self.folder: Path | None = None
+        """The folder that it was loaded from or saved to."""
+        self._saved = 0  # number of events in the folder
+        self._events: list[Event] = []
+        self._reports: dict[int, BatchReport] = {}
+        self._last: Step | None = None
+
+    @classmethod
+    def load(cls, path: Path) -> Self:
+        """Read the workspace in the folder `path`."""
+        folder = FolderStorage.open(_real(path))
+        memory = cls(folder.settings)
+        memory._events = folder.events()
+        steps = _steps(memory._events)
+        memory._reports = {step: folder.report(step) for step in steps}
+        if steps:
+            last = steps[-1]
+            memory._last = Step(folder.knowledge(last), folder.tip(last), memory._reports[last])
+        memory.folder, memory._saved = folder.path, len(memory._events)
+        return memory
+
+    def save(self, path: Path) -> None:
+        """Write a new workspace, or add what is new to the folder it came from; all of it or nothing."""
+        path = _real(path)
+        if path == self.folder and FolderStorage.exists(path):
+            self._update(FolderStorage.open(path))
+        else:
+            self._write(path)
+        self.folder, self._saved = path, len(self._events)
+
+    def _write(self, path: Path) -> None:
+        """Write a whole workspace, under a temporary name until it is complete."""
+        if FolderStorage.exists(path):
+            raise CampError(
+                f"{path} is another workspace; save into a new folder, or open this one with CAMP.load and continue it."
+            )
+        _check_free(path)
+        temporary = path.with_name(f".{path.name}.{os.getpid()}.tmp")
+        try:
+            self._write_steps(FolderStorage.create(temporary, self.settings), self._events)
+            if self.folder is not None and (self.folder / "thumbnails").is_dir():
+                shutil.copytree(self.folder / "thumbnails", temporary / "thumbnails")
+            if path.exists():
+                path.rmdir()
+            temporary.replace(path)
+        except OSError as error:
+            raise CampError(f"Could not write {path}: {error.strerror or error}.") from error
+        finally:
+            shutil.rmtree(temporary, ignore_errors=True)
+
+    def _update(self, folder: FolderStorage) -> None:
+        """Add the events since the last load or save."""
+        with folder.lock():
+            if folder.events() != self._events[: self._saved]:
+                raise CampError(
+                    f"{folder.path} has changed since it was loaded; save into a new folder, or load it again."
+                )
+            if len(self._events) > self._saved:
+                self._write_steps(folder, self._events[self._saved :])
+                folder.clean_up(_steps(self._events)[:-1])
+
+    def _write_steps(self, folder: FolderStorage, events: Sequence[Event]) -> None:
+        """Write learning steps, and their events as the last thing; only the last step has a model."""
+        for step in _steps(events):
+            if self._last is not None and step == self._last.knowledge.step:
+                folder.write_step(self._last)
+            else:
+                folder.write_report(self._reports[step])
+        folder.extend(events)
+
+    def version(self) -> tuple[int, int]:
+        """Return the number of events."""
+        return len(self._events), 0
+
+    def events(self) -> list[Event]:
+        """Return the log."""
+        return list(self._events)
+
+    def append(self, event: Event) -> None:
+        """Add to the log."""
+        self._events.append(event)
+
+    def write_step(self, step: Step) -> None:
+        """Keep the step, and of earlier ones the reports."""
+        self._last = step
+        self._reports[step.knowledge.step] = step.report
+
+    def knowledge(self, step: int) -> Knowledge:
+        """Return the knowledge after the last step."""
+        assert self._last is not None
+        return dataclasses.replace(self._last.knowledge)
+
+    def tip(self, step: int) -> Mapping[str, Tensor]:
+        """Return the weights of the tip after the last step."""
+        assert self._last is not None
+        return self._last.tip
+
+    def report(self, step: int) -> BatchReport:
+        """Return the report of a step."""
+        return self._reports[step]
+
+    @contextlib.contextmanager
+    def bank(self) -> Iterator[Path]:
+        """Give a temporary folder."""
+        with tempfile.TemporaryDirectory(prefix="camp-") as folder:
+            yield Path(folder)
+
+
+def _check_free(path: Path) -> None:
+    if path.exists() and (not path.is_dir() or any(path.iterdir())):
+        raise CampError(f"{path} exists already and is not a workspace; choose a new folder.")
+
+
+def _steps(events: Sequence[Event]) -> list[int]:
+    return [event.step for event in events if isinstance(event, Learned)]
+
+
+def _real(path: Path) -> Path:
+    return Path(os.path.realpath(Path(path).expanduser()))

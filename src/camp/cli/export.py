@@ -1,0 +1,40 @@
+"""`camp export`: write a model as ONNX."""
+
+from pathlib import Path
+from typing import Annotated
+
+import tyro
+
+from camp.cli.shared import WorkspaceFolder, starting
+from camp.core.errors import CampError
+from camp.core.progress import Progress
+
+
+def export(words: list[str]) -> int:
+    """Run `camp export WORKSPACE FILE`."""
+    return tyro.cli(_export, args=words, prog="camp export")
+
+
+def _export(
+    workspace: WorkspaceFolder, file: Annotated[str, tyro.conf.Positional, tyro.conf.arg(metavar="FILE")]
+) -> int:
+    """Write one ONNX file that recognises pictures without camp, in any ONNX runtime.
+
+    Args:
+        workspace: Folder of the workspace.
+        file: The file to write, such as birds.onnx.
+    """
+    with starting():
+        from camp.app.export.onnx import export_onnx
+        from camp.app.prediction.model import open_model
+        from camp.app.workspace.workspace import Workspace
+
+    target = Path(file)
+    if target.suffix != ".onnx":
+        raise CampError(f"{target} is not the name of an ONNX file; give a name that ends in .onnx.")
+    opened = Workspace.open(Path(workspace))
+    with Progress().track("Exporting", 1):
+        model = open_model(opened)
+        export_onnx(model, target)
+    print(f"{target}: {len(model.ids)} categories, {target.stat().st_size / 1e6:.1f} MB.")
+    return 0

@@ -1,0 +1,35 @@
+"""`camp review`: serve the review page."""
+
+import secrets
+from pathlib import Path
+
+import tyro
+
+from camp.cli.shared import WorkspaceFolder, starting
+
+
+def review(words: list[str]) -> int:
+    """Run `camp review WORKSPACE`."""
+    return tyro.cli(_review, args=words, prog="camp review")
+
+
+def _review(workspace: WorkspaceFolder, port: int | None = None, browser: bool = True) -> int:
+    """Open a local page on which categories are named, merged and split, and pictures moved. Ctrl-C ends it.
+
+    Args:
+        workspace: Folder of the workspace.
+        port: Port on 127.0.0.1. By default a free one.
+        browser: Open the page in a browser.
+    """
+    with starting():
+        from camp.app.review.app import review_app
+        from camp.app.web.guard import Guard
+        from camp.app.web.server import serve
+        from camp.app.workspace.workspace import Workspace
+
+    opened = Workspace.open(Path(workspace))
+    opened.knowledge()  # raises the error of a workspace that cannot be shown
+    token = secrets.token_urlsafe(24)
+    app = review_app(opened)
+    serve(lambda hosts: Guard(app, hosts, token), port, f"/?token={token}", open_browser=browser)
+    return 0

@@ -1,0 +1,33 @@
+"""`camp serve`: serve predictions over HTTP."""
+
+from pathlib import Path
+
+import tyro
+
+from camp.cli.shared import WorkspaceFolder, starting
+from camp.core.progress import Progress
+
+
+def serve(words: list[str]) -> int:
+    """Run `camp serve WORKSPACE`."""
+    return tyro.cli(_serve, args=words, prog="camp serve")
+
+
+def _serve(workspace: WorkspaceFolder, port: int | None = None) -> int:
+    """Recognise pictures over HTTP on this machine: POST a picture to /predict. Ctrl-C ends it.
+
+    Args:
+        workspace: Folder of the workspace.
+        port: Port on 127.0.0.1. By default a free one.
+    """
+    with starting():
+        from camp.app.serving.app import latest_model, prediction_app
+        from camp.app.web.server import serve
+        from camp.app.workspace.workspace import Workspace
+
+    opened = Workspace.open(Path(workspace))
+    with Progress().track("Opening the model", 1):
+        model_of = latest_model(opened)
+        model_of()
+    serve(lambda hosts: prediction_app(model_of, workspace, hosts), port, "/", open_browser=False)
+    return 0

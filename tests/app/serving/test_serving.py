@@ -1,0 +1,189 @@
+"""Recognition over HTTP: the answers of `predict`, and a sentence for everything else."""
+
+import asyncio
+import dataclasses
+import io
+import re
+from pathlib import Path
+
+import pytest
+from fastapi import HTTPException
+from PIL import Image
+from small_models import KINDS, reader_for, small_model, without_categories
+from starlette.requests import Request
+from starlette.testclient import TestClient
+from starlette.types import Message
+
+from camp.app.prediction.model import Model
+from camp.app.prediction.predict import Prediction, predict
+from camp.app.serving import app as serving
+from camp.app.serving.app import prediction_app
+from camp.core.errors import CampError
+from camp.data.datasets.base import Reader
+
+HOST = "127.0.0.1:8123"
+JPEG = {"Content-Type": "image/jpeg"}
+
+
+@pytest.fixture
+def pictures(tmp_path: Path) -> tuple[Reader, list[str]]:
+    return reader_for(KINDS["conv-tiny"], tmp_path, 20)
+
+
+@pytest.fixture
+def model(pictures: tuple[Reader, list[str]]) -> Model:
+    return small_model(KINDS["conv-tiny"], *pictures)
+
+
+def client_of(model: Model) -> TestClient:
+    app = prediction_app(lambda: model, "Birds <of> January.", frozenset({HOST}))
+    return TestClient(app, base_url=f"http://{HOST}")
+
+
+@pytest.fixture
+def client(model: Model) -> TestClient:
+    return client_of(model)
+
+
+def test_it_answers_as_predict_does(
+    client: TestClient, model: Model, pictures: tuple[Reader, list[str]]
+) -> None:
+    reader, keys = pictures
+    for row in predict(model, reader, keys):
+        assert isinstance(row, Prediction)
+        for headers in (JPEG, {"Content-Type": "application/octet-stream"}, {}):
+            answer = client.post(
+                "/predict", params={"file": row.file}, content=reader.read(row.file), headers=headers
+            )
+            assert answer.status_code == 200
+            found = answer.json()
+            expected = dataclasses.asdict(row)
+            for name in ("confidence", "runner_up_confidence"):
+                assert found.pop(name) == pytest.approx(expected.pop(name), abs=1e-5)
+            assert found == expected
+
+
+def test_every_picture_format(client: TestClient) -> None:
+    for name in ("JPEG", "PNG", "WEBP", "GIF", "BMP", "TIFF", "PPM"):
+        data = io.BytesIO()
+        Image.new("RGB", (20, 30), "red").save(data, format=name)
+        answer = client.post("/predict", content=data.getvalue(), headers={"Content-Type": "image/x-any"})
+        assert answer.status_code == 200
+        assert answer.json()["file"] == ""
+
+
+@pytest.mark.parametrize(
+    ("data", "reason"), [(b"", "the file is empty"), (b"GIF89a", "."), (b"hello", "not a picture")]
+)
+def test_a_broken_picture_is_400_with_its_reason(client: TestClient, data: bytes, reason: str) -> None:
+    answer = client.post("/predict", content=data, headers=JPEG)
+    assert answer.status_code == 400
+    assert answer.json()["detail"].startswith("The body cannot be read as a picture: ")
+    assert reason in answer.json()["detail"]
+
+
+@pytest.mark.parametrize(
+    "kind",
+    ["application/x-www-form-urlencoded", "multipart/form-data; boundary=x", "text/plain", "imagejpeg"],
+)
+def test_another_content_type_is_415(client: TestClient, kind: str) -> None:
+    answer = client.post("/predict", content=b"x", headers={"Content-Type": kind})
+    assert answer.status_code == 415
+    assert kind.split(";")[0] in answer.json()["detail"]
+
+
+def test_too_large_a_body_is_413(client: TestClient, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(serving, "MAX_BYTES", 1 << 20)
+    answer = client.post("/predict", content=b"\0" * ((1 << 20) + 1), headers=JPEG)
+    assert answer.status_code == 413
+    assert answer.json()["detail"] == "The picture is larger than 1 MB; send a smaller one."
+
+
+def test_a_body_without_an_end_is_not_waited_for() -> None:
+    async def receive() -> Message:
+        return {"type": "http.request", "body": b"\0" * (1 << 24), "more_body": True}
+
+    request = Request({"type": "http", "method": "POST", "headers": []}, receive)
+    with pytest.raises(HTTPException) as fault:
+        asyncio.run(serving._body(request))
+    assert fault.value.status_code == 413
+
+
+def test_vectors_are_answered_too(tmp_path: Path) -> None:
+    reader, keys = reader_for(KINDS["embeddings"], tmp_path, 12)
+    model = small_model(KINDS["embeddings"], reader, keys)
+    client = client_of(model)
+    for row in predict(model, reader, keys):
+        assert isinstance(row, Prediction)
+        found = client.post("/predict", content=reader.read(row.file)).json()
+        assert (found["category"], found["runner_up"]) == (row.category, row.runner_up)
+
+
+def test_the_categories(client: TestClient) -> None:
+    assert client.get("/categories").json() == [
+        {"id": 7, "name": "heron", "named": True},
+        {"id": 2, "name": "category 2", "named": False},
+        {"id": 31, "name": "marsh, wren", "named": True},
+        {"id": 4, "name": "Käfer", "named": True},
+    ]
+
+
+def test_what_was_learned_since_is_known(model: Model) -> None:
+    models = [model, dataclasses.replace(model, names=("egret", *model.names[1:]))]
+    client = TestClient(
+        prediction_app(lambda: models.pop(0), "", frozenset({HOST})), base_url=f"http://{HOST}"
+    )
+    assert client.get("/categories").json()[0]["name"] == "heron"
+    assert client.get("/categories").json()[0]["name"] == "egret"
+
+
+def test_nothing_learned_yet_is_503_with_a_sentence(model: Model, pictures: tuple[Reader, list[str]]) -> None:
+    reader, keys = pictures
+    answer = client_of(without_categories(model)).post("/predict", content=reader.read(keys[0]), headers=JPEG)
+    assert answer.status_code == 503
+    assert answer.json()["detail"].startswith("There is no category to recognise yet")
+
+    def gone() -> Model:
+        raise CampError("BIRDS is gone.")
+
+    app = prediction_app(gone, "", frozenset({HOST}))
+    answer = TestClient(app, base_url=f"http://{HOST}").get("/categories")
+    assert (answer.status_code, answer.json()) == (503, {"detail": "BIRDS is gone."})
+
+
+@pytest.mark.parametrize("path", ["/", "/docs"])
+def test_the_page_documents_the_calls_and_loads_nothing(client: TestClient, path: str) -> None:
+    answer = client.get(path)
+    assert answer.status_code == 200
+    for word in (
+        "POST /predict",
+        "GET /categories",
+        "runner_up_confidence",
+        "413",
+        "Birds &lt;of&gt; January.",
+    ):
+        assert word in answer.text
+    assert f"http://{HOST}/predict" in answer.text
+    assert re.findall(r"""(?:src|href|action)=["'](?!#)([^"']*)""", answer.text) == ["/openapi.json"]
+    assert "<script" not in answer.text
+    assert "@import" not in answer.text
+
+
+def test_the_schema_describes_the_calls(client: TestClient) -> None:
+    schema = client.get("/openapi.json").json()
+    assert sorted(schema["paths"]) == ["/categories", "/predict"]
+    call = schema["paths"]["/predict"]["post"]
+    assert sorted(call["requestBody"]["content"]) == ["application/octet-stream", "image/*"]
+    fields = schema["components"]["schemas"]["Prediction"]["properties"]
+    assert list(fields) == [field.name for field in dataclasses.fields(Prediction)]
+
+
+def test_fastapis_own_pages_are_off(client: TestClient) -> None:
+    assert client.get("/redoc").status_code == 404
+
+
+def test_foreign_hosts_and_origins_are_refused(client: TestClient) -> None:
+    assert client.get("/categories", headers={"Host": "evil.example"}).status_code == 403
+    foreign = {**JPEG, "Origin": "http://evil.example"}
+    assert client.post("/predict", content=b"x", headers=foreign).status_code == 403
+    assert client.get("/categories", headers={"Origin": f"http://{HOST}"}).status_code == 200
