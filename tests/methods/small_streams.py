@@ -75,8 +75,8 @@ class Stream:
     def build(self, name: str, seed: int = 0, **options: Any) -> Method:
         """The method `name` at its very beginning."""
         settings = small_settings(name, **options)
-        if self.labelled and hasattr(settings, "where_all_labelled"):
-            settings = settings.where_all_labelled()
+        if self.labelled:
+            settings = settings.for_labelled_tasks()
         return method_info(name).build(backbone(self.kind, seed), settings, seed, CPU)
 
     @property

@@ -73,6 +73,12 @@ class Method(Protocol):
     def assigned(self) -> Tensor:
         """(n,) position in `categories` of each picture of the last task, as clustering put it."""
 
+    def trained_state(self) -> dict[str, Tensor]:
+        """Return what training has changed and what comes after training depends on."""
+
+    def load_trained_state(self, tensors: dict[str, Tensor]) -> None:
+        """Take over the `trained_state` of another run in place of training."""
+
     def state(self) -> State:
         """All there is to remember, inside a task too."""
 

@@ -1,7 +1,7 @@
 """Settings that methods share, a frozen dataclass a concern; free of torch for the command line."""
 
 from dataclasses import dataclass, field
-from typing import Literal
+from typing import Literal, Self
 
 from camp.core.errors import CampError
 
@@ -26,6 +26,23 @@ def check_exemplars(value: int, least: int = 0) -> None:
         raise CampError(
             f"This method classifies by its exemplars and needs at least {least} of each category."
         )
+
+
+@dataclass(frozen=True)
+class MethodSettings:
+    """Settings of a method; each method has a frozen dataclass of its own."""
+
+    def after_training(self) -> tuple[str, ...] | None:
+        """Return the names of the settings that act after training only; None if training cannot be shared.
+
+        Two runs of a method that differ in these settings alone train the same network to the last digit,
+        provided that the number of novel categories is given and not estimated.
+        """
+        return None
+
+    def for_labelled_tasks(self) -> Self:
+        """Return the settings with the defaults for streams in which every image is labelled."""
+        return self
 
 
 @dataclass(frozen=True)
@@ -83,7 +100,7 @@ class Discovery:
 
 
 @dataclass(frozen=True)
-class ContrastiveSettings:
+class ContrastiveSettings(MethodSettings):
     """What methods share that learn by SimCLR beside a supervised loss, and then discover."""
 
     beta: float = 0.35

@@ -96,6 +96,14 @@ class TipMethod(ABC):
         """(n,) position in `categories` of each picture of the last task."""
         return self._assigned
 
+    def trained_state(self) -> dict[str, Tensor]:
+        """Return what training has changed and what comes after training depends on."""
+        return dict(self.tip.state_dict())
+
+    def load_trained_state(self, tensors: dict[str, Tensor]) -> None:
+        """Take over the `trained_state` of another run in place of training."""
+        self.tip.load_state_dict(tensors)
+
     def state(self) -> State:
         """The tip, centroids, lasting heads and memory; inside a task also the old tip and phase 1."""
         tensors = {f"tip.{k}": v for k, v in self.tip.state_dict().items()} | self.memory.state()

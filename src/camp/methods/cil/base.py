@@ -21,7 +21,7 @@ from camp.core.seeds import generator
 from camp.data.tasks import Task
 from camp.data.views import Batch, Views
 from camp.methods.gccd.centroid_method import NO_DISTILLATION
-from camp.methods.settings import Discovery, Training
+from camp.methods.settings import Discovery, MethodSettings, Training
 from camp.methods.tip_method import TipMethod
 from camp.methods.trainer import Objective, Phase1, gathered
 from camp.nn.backbones.base import Backbone
@@ -32,7 +32,7 @@ Plan = dict[str, Tensor]
 
 
 @dataclass(frozen=True)
-class IncrementalSettings:
+class IncrementalSettings(MethodSettings):
     """What the methods of class-incremental learning share."""
 
     training: Training = field(default_factory=Training)

@@ -50,8 +50,12 @@ class CampSettings(SimgcdLosses):
                 "CAMP without the supervised and the self-supervised loss has nothing to learn from."
             )
 
-    def where_all_labelled(self) -> Self:
-        """The paper's numbers for class-incremental learning in place of what was left open."""
+    def after_training(self) -> tuple[str, ...] | None:
+        """Return adapter and discovery; with exemplars, training depends on what was discovered before."""
+        return None if self.exemplars else ("adapter", "adaptation", "discovery")
+
+    def for_labelled_tasks(self) -> Self:
+        """Return the settings with the paper's values for class-incremental learning where none were given."""
         alpha = 0.9 if self.alpha is None else self.alpha
         return replace(self, alpha=alpha, self_supervised=bool(self.self_supervised))
 

@@ -69,6 +69,10 @@ class CampPlusSettings(CampSettings):
     hold: float | None = None
     """h, how strictly expected sizes are held, from 0 to 1; by default chosen by simulated novelty."""
 
+    def after_training(self) -> tuple[str, ...] | None:
+        """Training cannot be shared."""
+        return None
+
     def candidates(self) -> Candidates:
         """What is left to choose from."""
         usual = Candidates()

@@ -9,12 +9,12 @@ from dataclasses import dataclass, field
 import torch
 
 from camp.methods.gccd.centroid_method import CentroidMethod, Composition
-from camp.methods.settings import Discovery, Training
+from camp.methods.settings import Discovery, MethodSettings, Training
 from camp.nn.backbones.base import Backbone
 
 
 @dataclass(frozen=True)
-class FrozenSettings:
+class FrozenSettings(MethodSettings):
     """There is only discovery."""
 
     discovery: Discovery = field(default_factory=Discovery)

@@ -21,14 +21,14 @@ from torch import Tensor, nn
 
 from camp.core.errors import CampError
 from camp.methods.gccd.centroid_method import CentroidMethod, Composition
-from camp.methods.settings import Discovery, Training, check_exemplars, check_positive, check_share
+from camp.methods.settings import Discovery, MethodSettings, Training, check_exemplars, check_positive, check_share
 from camp.methods.trainer import Distillation, Objective
 from camp.nn.backbones.base import Backbone
 from camp.nn.losses import proxy_anchor
 
 
 @dataclass(frozen=True)
-class PaSettings:
+class PaSettings(MethodSettings):
     """PA as the reference trains it."""
 
     alpha: float = 0.5
