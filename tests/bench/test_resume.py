@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 
 import camp
-from camp.bench import experiment as run_module
+from camp.bench import experiment
 from camp.cli import main
 from camp.core.errors import CampError
 
@@ -193,7 +193,7 @@ def test_a_finished_run_is_left_as_it_is(
     def needless(*_: Any) -> None:
         raise AssertionError("a finished run needs no data")
 
-    monkeypatch.setattr(run_module, "load_dataset", needless)
+    monkeypatch.setattr(experiment, "load_dataset", needless)
     assert main(["run", "--resume", str(undisturbed)]) == 0
     assert everything(undisturbed) == before
     assert (undisturbed / "report.html").read_text() == page

@@ -135,10 +135,10 @@ class RunFolder:
             return 0.0
         try:
             tasks = max(1, len(read_json(self.split)["tasks"]))
-            epochs = options_of(self.read_config().settings)["epochs"].default
+            option = options_of(self.read_config().settings).get("epochs")
         except (CampError, KeyError, TypeError):
-            tasks, epochs = 1, None
-        done = self.tasks_done()
+            tasks, option = 1, None
+        done, epochs = self.tasks_done(), option.default if option else None
         trained = len(self.metrics_of_task(done)) / epochs if isinstance(epochs, int) and epochs else 0.0
         return min(1.0, (done + 0.5 * min(1.0, trained)) / tasks)
 

@@ -62,7 +62,7 @@ class RayExecutor:
             import ray
         except ImportError:
             raise CampError('--executor ray needs Ray: pip install "camp-discovery[ray]".') from None
-        self.ray = ray
+        self.ray: Any = ray
         _check_reachable(address)
         if cpus < 0 or gpus < 0:
             raise CampError("The numbers of CPUs and GPUs of a run cannot be negative.")
@@ -74,7 +74,7 @@ class RayExecutor:
             where = f"at {address}" if address else "on this machine"
             raise CampError(f"There is no Ray cluster {where} ({str(error).splitlines()[0]}).") from error
         self.cpus, self.gpus, self.most = cpus, gpus, jobs
-        room = ray.cluster_resources()
+        room = self.ray.cluster_resources()
         for name, need in (("CPU", cpus), ("GPU", gpus)):
             if need > room.get(name, 0.0):
                 raise CampError(
