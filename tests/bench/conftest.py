@@ -10,6 +10,7 @@ from small_runs import DIGITS
 
 import camp
 
+
 @pytest.fixture(scope="session")
 def banks(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Folder of the view banks of all tests; a bank is known by its content."""

@@ -16,8 +16,8 @@ import torch._dynamo  # noqa: F401  (the optimiser brings it when it is first ma
 
 import camp.discovery.semi_supervised_kmeans as kmeans
 from camp.bench import checkpoint, run_loop
-from camp.cli import main
 from camp.bench.run_folder import RunFolder
+from camp.cli import main
 from camp.data.bank.store import Store
 from camp.methods.gccd.centroid_method import CentroidMethod
 from camp.methods.trainer import Phase1

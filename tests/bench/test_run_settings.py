@@ -104,7 +104,9 @@ def test_mistakes_in_a_file(values: dict[str, Any], sentence: str) -> None:
 def test_options_that_do_not_change_the_result() -> None:
     assert options_without_effect() == {"data", "bank", "device", "engine"}
     plain = from_flat("camp", {"dataset": "cub200"})
-    moved = from_flat("camp", {"dataset": "cub200", "data": "/x", "bank": "/y", "device": "cuda", "engine": "torch"})
+    moved = from_flat(
+        "camp", {"dataset": "cub200", "data": "/x", "bank": "/y", "device": "cuda", "engine": "torch"}
+    )
     assert moved != plain
     assert moved.result_values() == plain.result_values()
     assert from_flat("camp", {"dataset": "cub200", "seed": 1}).result_values() != plain.result_values()

@@ -1,4 +1,4 @@
-"""Studies carried out for real on a few digits: what is run, what is not run again, what becomes of failures."""
+"""Studies on a few digits: what is run, what is not run again, and what becomes of failures."""
 
 import os
 import signal
@@ -9,14 +9,15 @@ from pathlib import Path
 
 import pytest
 
-from camp.bench.engines.local import LocalEngine
+from camp.bench.executors.base import Job
+from camp.bench.executors.local import LocalExecutor
+from camp.bench.run_folder import RunFolder
 from camp.bench.settings import from_flat
-from camp.bench.studies.addresses import phase1_address
-from camp.bench.studies.jobs import Job
-from camp.bench.studies.runner import Conducted, _Following, conduct, finished, missing, run_folder
+from camp.bench.studies.addresses import training_address
+from camp.bench.studies.runner import Failure, StudyOutcome, StudyStore, _Tracker, missing, run_study
 from camp.bench.studies.study import SMOKE, Study, grid
 from camp.cli.study import failures
-from camp.core.files import append_json_line, read_json, write_json
+from camp.core.files import read_json, write_json
 from camp.core.progress import Bar, Progress
 
 QUIET = Progress(quiet=True)
@@ -40,28 +41,28 @@ def final(row):
 
 
 def test_what_is_there_is_not_run_again_and_a_changed_setting_runs_only_what_it_touches(tmp_path: Path):
-    store = tmp_path / "store"
+    store = StudyStore(tmp_path / "store")
     first = study(tmp_path)
     assert len(missing(first, store)) == 2
-    conducted = conduct(first, store, LocalEngine(1), QUIET)
-    assert [row.options["method"] for row in conducted.rows] == ["frozen", "gcd"]
-    assert conducted.failed == {}
+    outcome = run_study(first, store, LocalExecutor(1), QUIET)
+    assert [row.options["method"] for row in outcome.rows] == ["frozen", "gcd"]
+    assert outcome.failed == {}
     assert missing(first, store) == []
-    before = {path: path.stat().st_mtime_ns for path in (store / "runs").glob("*/results.json")}
-    again = conduct(first, store, LocalEngine(1), QUIET)
-    assert [final(row) for row in again.rows] == [final(row) for row in conducted.rows]
+    before = {path: path.stat().st_mtime_ns for path in (store.folder / "runs").glob("*/results.json")}
+    again = run_study(first, store, LocalExecutor(1), QUIET)
+    assert [final(row) for row in again.rows] == [final(row) for row in outcome.rows]
     assert {path: path.stat().st_mtime_ns for path in before} == before
     # frozen has no epochs: only gcd is touched.
-    assert [job.label for job in missing(first.under({"epochs": 2}), store)] == ["gcd, seed 0"]
+    assert [job.label for job in missing(first.with_options({"epochs": 2}), store)] == ["gcd, seed 0"]
     # Another study shares what it has in common with this one.
     other = study(tmp_path, *grid(method=["gcd", "simgcd"]))
     assert [job.label for job in missing(other, store)] == ["simgcd, seed 0"]
-    described = read_json(store / "tiny" / "study.json")
+    described = read_json(store.folder / "tiny" / "study.json")
     assert [run["run"] for run in described["runs"]] == [point.address for point in first.points()]
 
 
 def test_a_run_that_fails_does_not_stop_the_others_and_its_log_says_why(tmp_path: Path):
-    store = tmp_path / "store"
+    store = StudyStore(tmp_path / "store")
     bad = study(tmp_path, {"method": "gcd", "tasks": 99}, {"method": "frozen"})
     bad = Study(
         bad.name,
@@ -71,46 +72,46 @@ def test_a_run_that_fails_does_not_stop_the_others_and_its_log_says_why(tmp_path
         base={k: v for k, v in bad.base.items() if k != "tasks"},
         seeds=(0,),
     )
-    conducted = conduct(bad, store, LocalEngine(1), QUIET)
-    assert [row.options["method"] for row in conducted.rows] == ["frozen"]
-    [(label, (fault, log))] = conducted.failed.items()
+    outcome = run_study(bad, store, LocalExecutor(1), QUIET)
+    assert [row.options["method"] for row in outcome.rows] == ["frozen"]
+    [(label, (error, log))] = outcome.failed.items()
     assert label == "gcd, tasks 99, seed 0"
-    assert "10 classes cannot be cut into 99 tasks" in fault
-    assert fault in log.read_text()
+    assert "10 classes cannot be cut into 99 tasks" in error
+    assert error in log.read_text()
     assert len(missing(bad, store)) == 1  # and is tried again next time
 
 
 def test_a_fault_that_runs_share_is_told_once():
-    failed = {f"run {i}": ("No disk.", Path(f"logs/{i}.log")) for i in range(3)}
-    failed["other"] = ("No luck.", Path("logs/x.log"))
-    assert failures(Conducted([], failed)) == [
-        "run 0 and 2 more did not finish: No disk. Their logs are in logs, the first is 0.log.",
-        "other did not finish: No luck. Its log: logs/x.log",
+    failed = {f"run {i}": Failure("No disk.", Path(f"logs/{i}.log")) for i in range(3)}
+    failed["other"] = Failure("No luck.", Path("logs/x.log"))
+    assert failures(StudyOutcome([], failed)) == [
+        "run 0 and 2 more did not finish: No disk. See logs/0.log.",
+        "other did not finish: No luck. See logs/x.log.",
     ]
 
 
 def test_two_at_a_time_give_the_numbers_of_one_at_a_time(tmp_path: Path):
     asked = study(tmp_path, *grid(method=["gcd"]), seeds=(0, 1))
-    one = conduct(asked, tmp_path / "one", LocalEngine(1), QUIET)
-    two = conduct(asked, tmp_path / "two", LocalEngine(2), QUIET)
+    one = run_study(asked, StudyStore(tmp_path / "one"), LocalExecutor(1), QUIET)
+    two = run_study(asked, StudyStore(tmp_path / "two"), LocalExecutor(2), QUIET)
     assert [run.results["summary"] for run in one.rows[0].runs] == [
         run.results["summary"] for run in two.rows[0].runs
     ]
 
 
 def test_a_process_that_dies_is_replaced_and_its_run_goes_on(tmp_path: Path):
-    asked, store = study(tmp_path, *grid(method=["gcd"]), epochs=40), tmp_path / "store"
+    asked, store = study(tmp_path, *grid(method=["gcd"]), epochs=40), StudyStore(tmp_path / "store")
     [job] = missing(asked, store)
     killed = False
-    for _ in LocalEngine(1).carry_out([job]):
+    for _ in LocalExecutor(1).run([job]):
         metrics = job.folder / "metrics.jsonl"
         if not killed and metrics.exists() and metrics.read_text().count("\n") > 3:
             [child] = [int(pid) for pid in _children() if b"spawn_main" in _words(pid)]
             os.kill(child, signal.SIGKILL)
             killed = True
     assert killed
-    assert finished(job.folder)
-    undisturbed = conduct(asked, tmp_path / "other", LocalEngine(1), QUIET)
+    assert RunFolder(job.folder).is_finished()
+    undisturbed = run_study(asked, StudyStore(tmp_path / "other"), LocalExecutor(1), QUIET)
     assert read_json(job.folder / "results.json")["summary"] == undisturbed.rows[0].first.results["summary"]
 
 
@@ -154,10 +155,10 @@ def test_a_study_that_is_killed_takes_its_runs_with_it_and_goes_on_at_once(tmp_p
 
 
 def test_a_run_that_takes_every_process_down_is_given_up(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
-    asked, store = study(tmp_path, *grid(method=["gcd"]), epochs=500), tmp_path / "store"
+    asked, store = study(tmp_path, *grid(method=["gcd"]), epochs=500), StudyStore(tmp_path / "store")
     [job] = missing(asked, store)
     ended = []
-    for outcome in LocalEngine(1).carry_out([job]):
+    for outcome in LocalExecutor(1).run([job]):
         if outcome is not None:
             ended.append(outcome)
         elif (job.folder / "metrics.jsonl").exists():
@@ -166,26 +167,13 @@ def test_a_run_that_takes_every_process_down_is_given_up(tmp_path: Path, monkeyp
                     os.kill(int(pid), signal.SIGKILL)
             time.sleep(0.2)
     [outcome] = ended
-    assert "The process ended before the run did (signal 9)" in (outcome.fault or "")
-    assert not finished(job.folder)
-
-
-def test_a_damaged_or_begun_run_is_not_finished(tmp_path: Path):
-    folder = tmp_path / "run"
-    assert not finished(folder)
-    (folder / "checkpoint").mkdir(parents=True)
-    write_json(folder / "checkpoint" / "state.json", {"task": 1})
-    write_json(folder / "results.json", {"tasks_planned": 2, "tasks": [{}]})
-    assert not finished(folder)
-    write_json(folder / "results.json", {"tasks_planned": 1, "tasks": [{}]})
-    assert finished(folder)
-    (folder / "results.json").write_text("{")
-    assert not finished(folder)
+    assert "The process ended before the run did (signal 9)" in (outcome.error or "")
+    assert not RunFolder(job.folder).is_finished()
 
 
 def test_a_folder_is_named_after_its_run(tmp_path: Path):
     [point] = study(tmp_path, {"method": "gcd"}).points()
-    assert run_folder(tmp_path, point) == tmp_path / "runs" / point.address
+    assert StudyStore(tmp_path).run_folder(point) == tmp_path / "runs" / point.address
 
 
 def test_runs_that_differ_after_phase_1_train_once_and_have_the_numbers_of_runs_alone(tmp_path: Path):
@@ -195,17 +183,19 @@ def test_runs_that_differ_after_phase_1_train_once_and_have_the_numbers_of_runs_
         {"method": "camp", "distiller": "fd"},
         epochs=3,
     )
-    store = tmp_path / "store"
+    store = StudyStore(tmp_path / "store")
     jobs = missing(asked, store)
     assert [job.tips is not None for job in jobs] == [True, False, True]  # what has to train comes first
-    conducted = conduct(asked, store, LocalEngine(1), QUIET)
-    [tips] = (store / "tips").iterdir()
+    outcome = run_study(asked, store, LocalExecutor(1), QUIET)
+    [tips] = (store.folder / "tips").iterdir()
     assert {path.name for path in tips.glob("*.safetensors")} == {"task-0.safetensors", "task-1.safetensors"}
-    lines = [(row.first.folder / "metrics.jsonl").read_text() for row in conducted.rows]
+    lines = [(row.first.folder / "metrics.jsonl").read_text() for row in outcome.rows]
     assert lines[0] == lines[1] != lines[2]  # with the seconds that each epoch took: they are the same epochs
     assert lines[0].count("\n") == 6
-    for row in conducted.rows:
-        alone = conduct(study(tmp_path, row.options, epochs=3), tmp_path / row.label, LocalEngine(1), QUIET)
+    for row in outcome.rows:
+        alone = run_study(
+            study(tmp_path, row.options, epochs=3), StudyStore(tmp_path / row.label), LocalExecutor(1), QUIET
+        )
         assert not (tmp_path / row.label / "tips").exists()
         apart, shared = alone.rows[0].first.results, row.first.results
         assert apart["summary"] == shared["summary"]
@@ -214,7 +204,7 @@ def test_runs_that_differ_after_phase_1_train_once_and_have_the_numbers_of_runs_
 
 def test_phase_1_is_shared_only_where_nothing_found_comes_before_it():
     def shared(method="camp", **options):
-        return phase1_address(from_flat(method, options))
+        return training_address(from_flat(method, options))
 
     assert shared() == shared(adapter="sdc") == shared(n_init=3)
     assert len({shared(), shared(alpha=0.3), shared(distiller="fd"), shared(seed=1), shared(beta=0.1)}) == 5
@@ -224,21 +214,18 @@ def test_phase_1_is_shared_only_where_nothing_found_comes_before_it():
     assert shared("camp-plus") is None
 
 
-def test_the_bar_follows_tasks_and_their_epochs(tmp_path: Path):
-    job = Job("some", {}, tmp_path / "run", tmp_path / "log")
+def test_the_bar_counts_what_run_folders_show(tmp_path: Path):
+    job = Job("some", from_flat("frozen", {}), tmp_path / "run", tmp_path / "log")
     bar = Bar("some", 1)
-    following = _Following([job], bar)
-    following.look()
+    tracker = _Tracker([job], bar)
+    tracker.update()
     assert bar.done == 0
-    (job.folder / "checkpoint").mkdir(parents=True)
     write_json(job.folder / "split.json", {"tasks": [{}, {}, {}, {}]})
-    write_json(job.folder / "config.json", {"settings": {"settings": {"training": {"epochs": 10}}}})
+    write_json(job.folder / "config.json", {"settings": {"method": "frozen"}})
     write_json(job.folder / "checkpoint" / "state.json", {"task": 1})
-    for task, epochs in ((0, 10), (1, 5)):
-        for epoch in range(epochs):
-            append_json_line(job.folder / "metrics.jsonl", {"task": task, "epoch": epoch})
-    following.look()
-    assert bar.done == (1 + 0.25) / 4
-    following.over(job)
-    following.look()
+    tracker.update()
+    assert bar.done == 1 / 4
+    assert "now some" in bar.note
+    tracker.finish(job)
+    tracker.update()
     assert bar.done == 1

@@ -48,7 +48,7 @@ def test_nothing_is_left_to_do(store: Path, capsys: pytest.CaptureFixture[str]) 
     assert main(["study", "centroid-distance", "--smoke", "--out", str(store), "--quiet"]) == 0
     capsys.readouterr()
     assert main(["study", "centroid-distance", "--smoke", "--out", str(store), "--dry"]) == 0
-    assert "1 of 1 runs are there." in capsys.readouterr().out
+    assert "1 of 1 runs are done." in capsys.readouterr().out
 
 
 def test_the_same_numbers_give_the_same_files(store: Path) -> None:
@@ -65,6 +65,17 @@ def test_the_list_names_every_study(capsys: pytest.CaptureFixture[str]) -> None:
     assert all(name in listed for name in STUDIES)
 
 
+def test_options_of_camp_run_are_not_hidden_by_those_of_the_study(
+    store: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    words = ["study", "centroid-distance", "--smoke", "--out", str(store), "--quiet"]
+    assert main(words) == 0
+    capsys.readouterr()
+    for more in (["--engine", "torch"], ["--data", "2023", "--executor", "local"]):
+        assert main([*words, "--dry", *more]) == 0
+        assert "1 of 1 runs are done." in capsys.readouterr().out  # where and by what does not matter
+
+
 @pytest.mark.parametrize(
     ("words", "sentence"),
     [
@@ -73,11 +84,12 @@ def test_the_list_names_every_study(capsys: pytest.CaptureFixture[str]) -> None:
         ("beta --epoch 3", "did you mean epochs?"),
         ("beta --seeds one", "--seeds takes whole numbers"),
         ("beta --jobs 0", "--jobs must be at least 1"),
-        ("beta --address here", "add --engine ray"),
-        ("beta --gpus 1", "add --engine ray"),
+        ("beta --address here", "add --executor ray"),
+        ("beta --gpus 1", "add --executor ray"),
         ("beta --cpus 0.5", "--cpus must be at least 1"),
+        ("beta --epochs three", "epochs takes a whole number, not 'three'"),
         ("beta three", '"three" belongs to no option'),
-        ("none.toml", "can not be read"),
+        ("none.toml", "cannot be read"),
     ],
 )
 def test_a_mistake_is_one_sentence(
