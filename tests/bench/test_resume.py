@@ -104,6 +104,7 @@ def at(folder: Path) -> tuple[int, int | None] | None:
     return values["task"], values["epoch"]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("point", CHECKPOINTS)
 def test_killed_and_resumed(
     killer: subprocess.Popen[str], undisturbed: Path, tmp_path: Path, point: str
@@ -123,6 +124,7 @@ def test_killed_and_resumed(
     assert kept == ["state.json", "tensors-2-None.safetensors"]
 
 
+@pytest.mark.slow
 def test_killed_while_the_bank_is_filled(
     killer: subprocess.Popen[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -144,6 +146,7 @@ def test_killed_while_the_bank_is_filled(
     assert clean_views(tmp_path / "other banks") == clean_views(tmp_path / "banks")
 
 
+@pytest.mark.slow
 def test_killed_over_and_over(killer: subprocess.Popen[str], undisturbed: Path, tmp_path: Path) -> None:
     out = tmp_path / "run"
     banks = os.environ["CAMP_BANKS"]

@@ -20,6 +20,7 @@ from ray.cluster_utils import Cluster  # noqa: E402
 from camp.bench.executors import ray_cluster  # noqa: E402
 from camp.bench.executors.ray_cluster import RayExecutor  # noqa: E402
 
+pytestmark = pytest.mark.slow
 QUIET = Progress(quiet=True)
 TINY = {**SMOKE, "epochs": 1, "images_per_class": 12, "test_per_class": 4, "n_init": 2}
 
