@@ -39,12 +39,12 @@ _SHAPE = (
 
 @dataclass(frozen=True)
 class DataSettings:
-    """The data set and how it is divided into tasks. An option that is None takes the data set's default."""
+    """The data set and how it is divided into tasks. What is not given has the data set's default."""
 
     dataset: str = "digits"
     """Name of the data set, see `camp datasets`; `folder` takes any folder with one folder per class."""
     data: str | None = field(default=None, metadata=DOES_NOT_CHANGE_RESULT)
-    """Folder or file of the data set. Default: the folder that `camp datasets get` fills."""
+    """Folder or file of the data set; if not given, the folder that `camp datasets get` fills."""
     setting: str = "gccd"
     """Learning setting: gccd, or one of the supplement's: cil, ssl-cl, semi-cl, gcd, igcd, cgcd."""
     tasks: int | None = None
@@ -70,7 +70,7 @@ class DataSettings:
     official_split: bool = True
     """CUB-200: use the official train/test split, or the 90/10 split of the reference code."""
     classes_per_domain: int | None = None
-    """DomainNet: number of classes per domain. Default: 10; with --setting cil 50, or 40 for 24 tasks."""
+    """DomainNet: number of classes per domain; if not given, 10, or with --setting cil 50 (40 for 24 tasks)."""
 
     def __post_init__(self) -> None:
         dataset_info(self.dataset)

@@ -10,19 +10,20 @@ from camp.core.errors import CampError, ReportedError
 HELP = """camp: discover categories in image collections that keep growing, from a few labels
 
 Your own pictures:
-  camp learn      learn a folder of pictures, some of them in folders named after their kind:  camp learn BIRDS january/
-  camp review     name, merge and split what was found, on a local page:                       camp review BIRDS
-  camp status     show the categories and what each batch has taught:                          camp status BIRDS
-  camp predict    recognise pictures, to CSV or JSON lines:                                    camp predict BIRDS new/ --out new.csv
-  camp export     write one ONNX file for any runtime:                                         camp export BIRDS birds.onnx
-  camp serve      recognise pictures over HTTP on this machine:                                camp serve BIRDS
+  camp learn      learn a folder of pictures, some of them sorted by kind:   camp learn BIRDS january/
+  camp review     name, merge and split what was found, on a local page:     camp review BIRDS
+  camp status     show the categories and what each batch has taught:        camp status BIRDS
+  camp predict    recognise pictures, to CSV or JSON lines:                  camp predict BIRDS new/
+  camp export     write one ONNX file for any runtime:                       camp export BIRDS birds.onnx
+  camp serve      recognise pictures over HTTP on this machine:              camp serve BIRDS
 
 The paper's experiments:
-  camp run        run one experiment: a data set, a backbone and a method; continue it with camp run --resume FOLDER;
-                  compare methods with camp run --method camp,gcd --out FOLDER
+  camp run        run one experiment: a data set, a backbone and a method
+                  continue it:         camp run --resume FOLDER
+                  compare methods:     camp run --method camp,gcd --out FOLDER
   camp report     make a page or a table from run folders
   camp study      run a grid of experiments and draw its figure or table; without a name, list those of the paper
-  camp datasets   list the data sets; download one with camp datasets get NAME
+  camp datasets   list the data sets; camp datasets get NAME downloads one
   camp methods    list the methods
   camp demo       compare CAMP with GCD on scikit-learn's digits and write a page, in a few minutes
 

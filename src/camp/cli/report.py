@@ -27,11 +27,9 @@ def _report(
 
     Args:
         runs: Run folders, or folders that hold run folders.
-        out: File to write. Default: report.html in the first folder for a page, the screen for a table.
-        format: The HTML page, or a table as text, Markdown, CSV or LaTeX. Default: page; text with --published
-            or --table.
-        protocol: How accuracy is measured: task-agnostic, task-aware, or with categories matched to classes on
-            the test images of all tasks or of each task.
+        out: File to write; if not given, report.html in the first folder, or the screen for a table.
+        format: HTML page, or table as text, Markdown, CSV or LaTeX; if not given, the page, or text for --table.
+        protocol: Accuracy: task-agnostic, task-aware, or after matching on the test images of all or each task.
         published: Show the numbers of the paper's Table 1, or of Table 2 with --setting cil, beside ours.
         table: One row per setting, one row per task, or the numbers of novel categories beside the true ones.
     """

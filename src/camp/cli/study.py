@@ -35,7 +35,7 @@ class StudyOptions:
     out: str = "studies"
     """Folder of all studies and their runs."""
     seeds: str | None = None
-    """Random seeds, separated by commas. Default: those of the study, usually 0,1,2."""
+    """Random seeds, separated by commas; if not given, those of the study, usually 0,1,2."""
     smoke: bool = False
     """Run a tiny version on scikit-learn's digits, to see that everything works."""
     dry: bool = False
@@ -43,11 +43,11 @@ class StudyOptions:
     executor: Literal["local", "ray"] = "local"
     """Where the runs are carried out: on this machine, or on a Ray cluster."""
     jobs: int | None = None
-    """Number of runs at a time. Default: 1 on this machine, as many as fit on Ray."""
+    """Number of runs at a time; if not given, 1 on this machine and as many as fit on Ray."""
     address: str | None = None
-    """Address of an existing Ray cluster. Default: start one on this machine."""
+    """Address of an existing Ray cluster; if not given, one is started on this machine."""
     cpus: float | None = None
-    """Cores per run; results depend on it in the last digits. Default: all cores divided by --jobs; 1 on Ray."""
+    """Cores per run; if not given, all cores divided by --jobs, and 1 on Ray. The last digits depend on it."""
     gpus: float = 0.0
     """GPUs per run on Ray; a fraction shares a GPU between runs."""
     quiet: bool = False
