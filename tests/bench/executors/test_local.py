@@ -14,6 +14,7 @@ from camp.bench.executors.local import LocalExecutor
 from camp.bench.run_folder import RunFolder
 from camp.bench.studies.runner import StudyOutcome, StudyStore, missing, run_study
 from camp.bench.studies.study import SMOKE, Study, grid
+from camp.core.files import read_json
 from camp.core.progress import Progress
 
 pytestmark = pytest.mark.slow  # every process imports torch
@@ -28,7 +29,7 @@ def study(*rows, seeds=(0,), **base):
 
 
 def summaries(outcome: StudyOutcome) -> list[object]:
-    return [run.results["summary"] for row in outcome.rows for run in row.runs]
+    return [read_json(run.folder / "results.json")["summary"] for row in outcome.rows for run in row.runs]
 
 
 def test_two_at_a_time_give_the_numbers_of_one_process_and_failures_are_logged(tmp_path: Path):
@@ -36,7 +37,7 @@ def test_two_at_a_time_give_the_numbers_of_one_process_and_failures_are_logged(t
     rows = ({"method": "gcd", "tasks": 2}, {"method": "gcd", "tasks": 99})
     asked = Study("tiny", "Tiny", rows, "table", base=base, seeds=(0, 1))
     one = run_study(asked, StudyStore(tmp_path / "one"), IN_PROCESS, QUIET)
-    two = run_study(asked, StudyStore(tmp_path / "two"), LocalExecutor(2), QUIET)
+    two = run_study(asked, StudyStore(tmp_path / "two"), LocalExecutor(2, threads=1), QUIET)
     assert len(summaries(one)) == 2
     assert summaries(one) == summaries(two)
     assert two.failed.keys() == one.failed.keys() == {f"gcd, tasks 99, seed {seed}" for seed in (0, 1)}
@@ -49,7 +50,7 @@ def test_a_process_that_dies_is_replaced_and_its_run_continues(tmp_path: Path):
     asked, store = study(epochs=40), StudyStore(tmp_path / "store")
     [job] = missing(asked, store)
     killed = False
-    for _ in LocalExecutor(1).run([job]):
+    for _ in LocalExecutor(1, threads=1).run([job]):
         metrics = job.folder / "metrics.jsonl"
         if not killed and metrics.exists() and metrics.read_text().count("\n") > 3:
             [child] = [int(pid) for pid in _children() if b"spawn_main" in _words(pid)]
@@ -104,7 +105,7 @@ def test_a_run_that_takes_every_process_down_is_given_up(tmp_path: Path):
     asked, store = study(epochs=500), StudyStore(tmp_path / "store")
     [job] = missing(asked, store)
     ended = []
-    for outcome in LocalExecutor(1).run([job]):
+    for outcome in LocalExecutor(1, threads=1).run([job]):
         if outcome is not None:
             ended.append(outcome)
         elif (job.folder / "metrics.jsonl").exists():

@@ -12,6 +12,7 @@ from camp.bench.run_folder import RunFolder
 from camp.bench.studies.runner import StudyStore, missing, run_study
 from camp.bench.studies.study import SMOKE, Study, grid
 from camp.core.errors import CampError
+from camp.core.files import read_json
 from camp.core.progress import Progress
 
 ray = pytest.importorskip("ray")
@@ -42,7 +43,7 @@ def study(tmp_path: Path, *rows, seeds=(0,), **base):
 
 
 def summaries(outcome):
-    return [run.results["summary"] for row in outcome.rows for run in row.runs]
+    return [read_json(run.folder / "results.json")["summary"] for row in outcome.rows for run in row.runs]
 
 
 def test_it_has_room_for_a_run_on_each_node(executor):
