@@ -104,12 +104,15 @@ def _resume(folder: Path, quiet: bool) -> int:
 
 def _show_comparison(outcome: "StudyOutcome", folder: Path) -> int:
     """Print one table and write one page of the finished runs; 2 if some failed, and why."""
-    if outcome.rows:
-        show_runs(
-            [run.folder for row in outcome.rows for run in row.runs], folder / "report.html", by_task=False
-        )
-    for method, (error, _) in outcome.failed.items():
-        print(f"camp: {method} did not finish: {error}", file=sys.stderr)
+    from camp.core import distributed
+
+    if distributed.is_main_process():
+        finished = [run.folder for row in outcome.rows for run in row.runs]
+        if finished:
+            show_runs(finished, folder / "report.html", by_task=False)
+        for method, (error, _) in outcome.failed.items():
+            print(f"camp: {method} did not finish: {error}", file=sys.stderr)
+    distributed.broadcast(None)  # torchrun ends all processes as soon as one ends with an error
     return 2 if outcome.failed else 0
 
 

@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+from camp.bench.executors.in_process import InProcessExecutor
 from camp.bench.executors.local import LocalExecutor
 from camp.bench.experiment import Experiment
 from camp.bench.run_folder import RunFolder
@@ -74,8 +75,8 @@ def test_a_worker_killed_in_the_middle_changes_no_number(executor, tmp_path: Pat
             os.kill(killed[0], signal.SIGKILL)
     assert killed
     assert all(RunFolder(job.folder).is_finished() for job in jobs)
-    assert not list(store.glob(".seen-*"))
-    local = run_study(asked, StudyStore(tmp_path / "local"), LocalExecutor(1, threads=1), QUIET)
+    assert not list(store.folder.glob(".seen-*"))
+    local = run_study(asked, StudyStore(tmp_path / "local"), InProcessExecutor(QUIET), QUIET)
     assert summaries(run_study(asked, store, executor, QUIET)) == summaries(local)
 
 
@@ -86,7 +87,7 @@ def test_where_the_folder_is_not_seen_runs_come_home(executor, tmp_path: Path, m
     outcome = run_study(asked, store, executor, QUIET)
     assert outcome.failed == {}
     assert summaries(outcome) == summaries(
-        run_study(asked, StudyStore(tmp_path / "local"), LocalExecutor(1, threads=1), QUIET)
+        run_study(asked, StudyStore(tmp_path / "local"), InProcessExecutor(QUIET), QUIET)
     )
     for point in asked.points():
         folder = store.folder / "runs" / point.address

@@ -101,6 +101,11 @@ def _read(folder: Path) -> dict[str, Any]:
             rows = [{name: option.default for name, option in options_of(run).items()} for run in runs]
             seeds, base = [row.pop("seed") for row in rows], {}
         return {"rows": rows, "base": base, "seeds": list(dict.fromkeys(seeds)), "command": values["command"]}
+    except CampError as error:
+        raise CampError(
+            f"{path} was written by another version of camp: {str(error).rstrip('.')}; compare the methods "
+            "again in another folder."
+        ) from error
     except (KeyError, TypeError, AttributeError) as error:
         raise CampError(
             f"{path} does not describe a comparison of methods; choose another folder."
