@@ -7,16 +7,25 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from camp.bench.options import parse
-from camp.bench.several import start_several
+from camp.bench.executors.in_process import InProcessExecutor
+from camp.bench.studies.comparison import comparison
+from camp.bench.studies.runner import MethodStore, run_study
 from camp.core.progress import Progress
 from camp.methods.registry import methods_for
 from camp.nn.backbones.engine import OnnxEngine, TorchEngine
 
-WORDS = (
-    "--dataset digits --tasks 2 --images-per-class 12 --test-per-class 4 --epochs 1 --batch-size 32 --n-init 3 "
-    "--backbone efficientnet-lite0 --resolution 32 --augmentations 2"
-)
+OPTIONS = {
+    "dataset": "digits",
+    "tasks": 2,
+    "images_per_class": 12,
+    "test_per_class": 4,
+    "epochs": 1,
+    "batch_size": 32,
+    "n_init": 3,
+    "backbone": "efficientnet-lite0",
+    "resolution": 32,
+    "augmentations": 2,
+}
 
 
 @contextmanager
@@ -46,9 +55,9 @@ def counting() -> Iterator[list[int]]:
 def views_through_the_trunk(methods: list[str]) -> int:
     """Run `methods` one after another on an empty bank; return the number of views through the trunk."""
     with tempfile.TemporaryDirectory() as folder, counting() as passes:
-        words = [*WORDS.split(), "--bank", f"{folder}/banks", "--out", f"{folder}/runs"]
-        asked = parse(methods, words)
-        outcome = start_several(asked.each, Path(folder) / "runs", Progress(quiet=True))
+        study = comparison(methods, {**OPTIONS, "bank": f"{folder}/banks"})
+        quiet = Progress(quiet=True)
+        outcome = run_study(study, MethodStore(Path(folder) / "runs"), InProcessExecutor(quiet), quiet)
         assert not outcome.failed, outcome.failed
         return sum(passes)
 

@@ -17,24 +17,20 @@ from sklearn.svm import LinearSVC
 
 from camp.bench.checkpoint import load_checkpoint
 from camp.bench.evaluation.upper_bound import nearest_mean, true_means
-from camp.bench.experiment import Run
-from camp.bench.run_folder import read_config
+from camp.bench.experiment import Experiment
+from camp.bench.run_folder import RunFolder
 from camp.core.progress import Progress
-from camp.data.stream import make_task
 from camp.methods.trainer import clean_features
 
 
 def probe(folder: Path) -> tuple[float, float, float]:
     """Return the accuracy of the method's classifier, of nearest true means, and of a linear support vector machine."""
     progress = Progress(quiet=True)
-    settings, command = read_config(folder)
-    run = Run(settings, folder, progress, command)
-    run.prepare()
-    device = torch.device("cpu")
-    views = run._open_views(run.backbone, device)
-    stream = [make_task(run.split, run.dataset, t, views) for t in range(len(run.split.tasks))]
-    method = run.method
-    saved = load_checkpoint(folder / "checkpoint")
+    run = RunFolder(folder)
+    experiment = Experiment.prepare(run.read_config().settings, run.read_split())
+    stream = experiment.tasks(experiment.fill_bank(progress).digests)
+    method = experiment.method
+    saved = load_checkpoint(run.checkpoint)
     assert saved is not None, f"{folder} has no checkpoint"
     method.load(saved[0], None, stream[0][0].views)
 

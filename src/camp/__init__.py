@@ -6,9 +6,9 @@ from camp.core.version import __version__
 
 if TYPE_CHECKING:
     from camp.app.estimator import CAMP
-    from camp.bench.api import Finished, load, run
+    from camp.bench.api import RunResult, load, run
 
-__all__ = ["CAMP", "Finished", "__version__", "load", "run"]
+__all__ = ["CAMP", "RunResult", "__version__", "load", "run"]
 
 
 def __getattr__(name: str) -> Any:

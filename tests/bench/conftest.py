@@ -1,4 +1,4 @@
-"""Banks and data of a test's own."""
+"""View banks, data and finished runs that tests share."""
 
 from pathlib import Path
 
@@ -6,11 +6,28 @@ import numpy as np
 import pytest
 from PIL import Image
 from sklearn.datasets import load_digits
+from small_runs import DIGITS
+
+import camp
+
+
+@pytest.fixture(scope="session")
+def banks(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Folder of the view banks of all tests; a bank is known by its content."""
+    return tmp_path_factory.mktemp("banks")
 
 
 @pytest.fixture(autouse=True)
-def _own_banks(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("CAMP_BANKS", str(tmp_path / "banks"))
+def _shared_banks(banks: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("CAMP_BANKS", str(banks))
+
+
+@pytest.fixture(scope="session")
+def digits_run(tmp_path_factory: pytest.TempPathFactory, banks: Path) -> "camp.RunResult":
+    """A finished run of CAMP on digits; tests read it and must not change it."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("CAMP_BANKS", str(banks))
+        return camp.run("digits", out=tmp_path_factory.mktemp("digits") / "run", **DIGITS)
 
 
 @pytest.fixture
@@ -23,10 +40,10 @@ def vectors(tmp_path: Path) -> Path:
 
 
 @pytest.fixture
-def pictures(tmp_path: Path) -> Path:
-    """A folder of six classes, each of its own colour, with eight pictures to learn from and three for tests."""
+def images(tmp_path: Path) -> Path:
+    """A folder of six classes, each of its own colour, with eight training images and three test images."""
     rng = np.random.default_rng(0)
-    root = tmp_path / "pictures"
+    root = tmp_path / "images"
     for number in range(6):
         colour = rng.integers(40, 216, 3)
         for part, count in (("train", 8), ("test", 3)):

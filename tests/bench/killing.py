@@ -9,22 +9,20 @@ import os
 import signal
 import sys
 from collections.abc import Callable
-from pathlib import Path
 from typing import Any
 
 import sklearn.datasets  # noqa: F401
 import torch._dynamo  # noqa: F401  (the optimiser brings it when it is first made)
 
 import camp.discovery.semi_supervised_kmeans as kmeans
-from camp.bench import checkpoint
-from camp.bench import experiment as run
+from camp.bench import checkpoint, run_loop
+from camp.bench.run_folder import RunFolder
 from camp.cli import main
-from camp.core.files import append_json_line
 from camp.data.bank.store import Store
 from camp.methods.tip_method import TipMethod
 from camp.methods.two_views import TwoViewStep
 
-run.CHECKPOINT_SECONDS = 0.0
+run_loop.CHECKPOINT_SECONDS = 0.0
 """A checkpoint after every epoch."""
 
 
@@ -91,12 +89,12 @@ def clustering() -> None:
 
 def between() -> None:
     """After the checkpoint of the first task, before the second."""
-    before(run.Run, "_learn", lambda _run, _method, task, *_: task.index == 1, lambda *_: die())
+    before(run_loop._RunLoop, "_learn", lambda _loop, task, *_: task.index == 1, lambda *_: die())
 
 
 def results() -> None:
     """With results.json of the second task written and predictions.csv not."""
-    before(run, "predictions_csv", lambda _method, truths, *_: len(truths) == 2, lambda *_: die())
+    before(run_loop, "predictions_csv", lambda _method, truths, *_: len(truths) == 2, lambda *_: die())
 
 
 def tensors() -> None:
@@ -122,23 +120,22 @@ def state() -> None:
 def metrics() -> None:
     """In the middle of a line of metrics.jsonl, in the last epoch of the second task."""
 
-    def torn(path: Path, value: Any) -> None:
-        with path.open("a") as file:
-            file.write(json.dumps(value)[:40])
+    def torn(folder: RunFolder, line: Any) -> None:
+        with folder.metrics.open("a") as file:
+            file.write(json.dumps(line)[:40])
         die()
 
-    assert run.append_json_line is append_json_line
-    before(run, "append_json_line", nth(6), torn)
+    before(RunFolder, "append_metrics", nth(6), torn)
 
 
 def waiting() -> None:
     """It does not die but stays, in its second task, until it is killed."""
 
-    def wait(self: run.Run, *_: Any) -> None:
-        (self.out / "waiting").write_text(str(os.getpid()))
+    def wait(loop: run_loop._RunLoop, *_: Any) -> None:
+        (loop.folder.path / "waiting").write_text(str(os.getpid()))
         signal.pause()
 
-    before(run.Run, "_learn", lambda _run, _method, task, *_: task.index == 1, wait)
+    before(run_loop._RunLoop, "_learn", lambda _loop, task, *_: task.index == 1, wait)
 
 
 POINTS = (bank, epoch, clustering, between, results, tensors, state, metrics, waiting)

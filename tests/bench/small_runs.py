@@ -1,4 +1,4 @@
-"""What tests of small runs share: options, results, and a user who presses Ctrl-C."""
+"""Options and results of small runs, and a user who presses Ctrl-C."""
 
 import json
 from collections.abc import Callable
@@ -10,7 +10,7 @@ import pytest
 from camp.bench.settings import option_names
 from camp.methods.gccd.centroid_method import CentroidMethod
 
-TINY: dict[str, Any] = {
+SMALL: dict[str, Any] = {
     "images_per_class": 12,
     "test_per_class": 4,
     "epochs": 2,
@@ -19,11 +19,11 @@ TINY: dict[str, Any] = {
     "projector_width": 32,
     "quiet": True,
 }
-DIGITS = {**TINY, "resolution": 8, "tasks": 2}
+DIGITS = {**SMALL, "resolution": 8, "tasks": 2}
 
 
 def taken(method: str, options: dict[str, Any]) -> dict[str, Any]:
-    """The options that a run with `method` has."""
+    """Return the options that a run with `method` has."""
     return {key: options[key] for key in options if key in (*option_names(method), "quiet")}
 
 
@@ -32,7 +32,7 @@ def results_of(folder: Path) -> dict[str, Any]:
 
 
 def numbers(folder: Path) -> dict[str, Any]:
-    """Results but for times, and what depends on the folder's name."""
+    """Return the results without times and without what depends on the name of the folder."""
     results = results_of(folder)
     for varying in ("seconds", "name", "command", "settings"):
         del results[varying]
@@ -40,7 +40,7 @@ def numbers(folder: Path) -> dict[str, Any]:
 
 
 def stop_after(monkeypatch: pytest.MonkeyPatch, epochs: int) -> Callable[[], None]:
-    """Have the user press Ctrl-C after so many epochs; the result lets it go on."""
+    """Press Ctrl-C after this many epochs; returns a function that lets training continue."""
     train, done = CentroidMethod.train_epoch, 0
 
     def interrupted(self: CentroidMethod, epoch: int) -> dict[str, float]:

@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 
 import camp
-from camp.bench import experiment as run_module
+from camp.bench import experiment
 from camp.cli import main
 from camp.core.errors import CampError
 
@@ -104,6 +104,7 @@ def at(folder: Path) -> tuple[int, int | None] | None:
     return values["task"], values["epoch"]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("point", CHECKPOINTS)
 def test_killed_and_resumed(
     killer: subprocess.Popen[str], undisturbed: Path, tmp_path: Path, point: str
@@ -123,6 +124,7 @@ def test_killed_and_resumed(
     assert kept == ["state.json", "tensors-2-None.safetensors"]
 
 
+@pytest.mark.slow
 def test_killed_while_the_bank_is_filled(
     killer: subprocess.Popen[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -144,6 +146,7 @@ def test_killed_while_the_bank_is_filled(
     assert clean_views(tmp_path / "other banks") == clean_views(tmp_path / "banks")
 
 
+@pytest.mark.slow
 def test_killed_over_and_over(killer: subprocess.Popen[str], undisturbed: Path, tmp_path: Path) -> None:
     out = tmp_path / "run"
     banks = os.environ["CAMP_BANKS"]
@@ -193,7 +196,7 @@ def test_a_finished_run_is_left_as_it_is(
     def needless(*_: Any) -> None:
         raise AssertionError("a finished run needs no data")
 
-    monkeypatch.setattr(run_module, "load_dataset", needless)
+    monkeypatch.setattr(experiment, "load_dataset", needless)
     assert main(["run", "--resume", str(undisturbed)]) == 0
     assert everything(undisturbed) == before
     assert (undisturbed / "report.html").read_text() == page

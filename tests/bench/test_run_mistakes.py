@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 from PIL import Image
-from small_runs import DIGITS, TINY
+from small_runs import DIGITS, SMALL
 
 import camp
 from camp.core.errors import CampError
@@ -24,14 +24,14 @@ from camp.core.errors import CampError
         ({"supervised": 0}, "supervised takes True or False, not 0."),
         ({"adapter": "affine"}, "adapter takes 'none' or 'linear' or 'mlp' or 'trex' or 'sdc', not 'affine'."),
         ({"weights": 3}, "weights takes a text or None, not 3."),
-        ({"simclr_temperature": 0}, "simclr_temperature must be above 0, and 0 is not."),
+        ({"simclr_temperature": 0}, "simclr_temperature must be above 0, and 0.0 is not."),
         ({"max_novel": 0}, "max_novel counts categories and must be at least 1, not 0."),
         ({"clip": 0.0}, "clip, the bound of the gradient, must be above 0, and 0.0 is not."),
         ({"setting": "gcdd"}, 'There is no setting "gcdd"; the settings are '),
         ({"tasks": 11}, "10 classes cannot be cut into 11 tasks; use fewer tasks."),
-        ({"setting": "ssl-cl", "k": "estimated"}, "The number of categories is estimated from labelled pictures"),
+        ({"setting": "ssl-cl", "k": "estimated"}, "The number of categories is estimated from labelled images"),
         ({"backbone": "vit-s16", "weights": "random", "resolution": 33}, "vit-s16 takes a resolution that"),
-        ({"backbone": "embeddings"}, "The backbone embeddings takes vectors, and digits has pictures."),
+        ({"backbone": "embeddings"}, "The backbone embeddings takes vectors, and digits has images."),
         ({"device": "abacus"}, 'There is no device "abacus" here'),
     ],
 )  # fmt: skip
@@ -44,18 +44,18 @@ def test_mistakes_are_sentences_and_leave_nothing(
     assert list(tmp_path.iterdir()) == []
 
 
-def test_without_test_pictures_nothing_is_begun(tmp_path: Path) -> None:
+def test_without_test_images_nothing_is_begun(tmp_path: Path) -> None:
     for name in "ab":
         (tmp_path / "pictures" / name).mkdir(parents=True)
         Image.new("RGB", (9, 9), "red").save(tmp_path / "pictures" / name / "only.png")
-    with pytest.raises(CampError, match="no test pictures"):
+    with pytest.raises(CampError, match="no test images"):
         camp.run(
             "folder",
             out=tmp_path / "run",
             data=tmp_path / "pictures",
             setting="semi-cl",
             order="given",
-            **TINY,
+            **SMALL,
         )
     assert not (tmp_path / "run").exists()
 

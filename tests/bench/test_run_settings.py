@@ -1,15 +1,17 @@
-"""Settings of a run: in nested ones, what is not asked for stays the method's default, and all survive their file."""
+"""Settings of a run: unchanged options keep the method's defaults, and all survive config.json."""
 
 import json
 from dataclasses import dataclass, field
+from typing import Any
 
 import pytest
 import tyro
 from small_runs import taken
 
-from camp.bench.settings import from_dict, from_flat, option_names, to_dict
+from camp.bench.settings import from_dict, from_flat, option_names, options_without_effect, to_dict
 from camp.core.errors import CampError
 from camp.methods.registry import METHODS, MethodInfo
+from camp.methods.settings import MethodSettings
 
 
 @dataclass(frozen=True)
@@ -27,7 +29,7 @@ class Course:
 
 
 @dataclass(frozen=True)
-class OwnSettings:
+class OwnSettings(MethodSettings):
     """A course of its own, with a warm-up of its own."""
 
     margin: float = 0.1
@@ -84,8 +86,32 @@ def test_settings_survive_their_file(method: str) -> None:
         assert from_dict(json.loads(json.dumps(to_dict(settings)))) == settings
 
 
-def test_settings_of_another_version_are_a_sentence() -> None:
-    values = to_dict(from_flat("camp", {}))
-    values["views"]["colour_of_the_sky"] = "blue"
-    with pytest.raises(CampError, match="made by another version"):
-        from_dict(values)
+@pytest.mark.parametrize(
+    ("values", "sentence"),
+    [
+        ({"views": {"colour_of_the_sky": "blue"}}, 'There is no option "colour_of_the_sky".'),
+        ({"views": {"augmentation": 3}}, 'There is no option "augmentation"; did you mean augmentations?'),
+        ({"settings": {"training": {"epochs": "3"}}}, "epochs takes a whole number, not '3'."),
+        ({"data": {"k": "guessed"}}, "k takes 'known' or 'estimated', not 'guessed'."),
+    ],
+)
+def test_mistakes_in_a_file(values: dict[str, Any], sentence: str) -> None:
+    with pytest.raises(CampError) as error:
+        from_dict({"method": "camp", **values})
+    assert str(error.value) == sentence
+
+
+def test_options_that_do_not_change_the_result() -> None:
+    assert options_without_effect() == {"data", "bank", "device", "engine"}
+    plain = from_flat("camp", {"dataset": "cub200"})
+    moved = from_flat(
+        "camp", {"dataset": "cub200", "data": "/x", "bank": "/y", "device": "cuda", "engine": "torch"}
+    )
+    assert moved != plain
+    assert moved.result_values() == plain.result_values()
+    assert from_flat("camp", {"dataset": "cub200", "seed": 1}).result_values() != plain.result_values()
+
+
+def test_a_users_own_data_is_known_by_its_path() -> None:
+    one, other = (from_flat("camp", {"dataset": "folder", "data": path}) for path in ("a", "b"))
+    assert one.result_values() != other.result_values()

@@ -118,7 +118,7 @@ def test_help_of_a_method_shows_its_own_options(method: str, capsys: pytest.Capt
         ("run --backbone vit-s16 --weights nowhere.pth --out out", "nowhere.pth"),
         ("run --backbone vit-s16 --weights random --resolution 33 --out out", "vit-s16 takes a resolution that"),
         ("run --backbone vit-s16 --weights random --depth 13 --out out", "vit-s16 has 12 blocks"),
-        ("run --backbone embeddings --out out", "The backbone embeddings takes vectors, and digits has pictures."),
+        ("run --backbone embeddings --out out", "The backbone embeddings takes vectors, and digits has images."),
         ("run --method pass --setting cil --backbone efficientnet-lite0 --out out", "PASS works on images through a"),
         ("run --method fine-tune --out out", "fine-tune is for class-incremental learning and needs the label of"),
         ("run --device abacus --out out", 'There is no device "abacus" here'),
@@ -134,8 +134,8 @@ def test_help_of_a_method_shows_its_own_options(method: str, capsys: pytest.Capt
         ("report nowhere", "There is no run folder nowhere;"),
         ("report empty", "empty is not a run folder:"),
         ("report empty --format page --table numbers", "A page has no --table: add --format md"),
-        ("report empty --published --table tasks", "The paper has no --table tasks: leave it or --published."),
-        ("report empty --format page --published", "The paper's numbers stand beside ours in a table: add --format"),
+        ("report empty --published --table tasks", "The paper has no --table tasks: leave out --table or --published."),
+        ("report empty --format page --published", "The paper's numbers are shown in a table: add --format"),
         ("report empty --format csv", "empty is not a run folder:"),
         ("datasets gett digits", 'camp datasets does not know "gett";'),
         ("datasets get", "camp datasets get needs one name;"),
@@ -172,7 +172,7 @@ def test_a_mistake_is_one_sentence_and_leaves_nothing(
         ("report --format pdf somewhere", "latex"),
         ("report --protocol agnostisch somewhere", "agnostic"),
         ("run --method camp,gcd", "--out"),
-        ("run --method camp,gcd --epochs three --out out", "--epochs"),
+        ("run --method camp,gcd --epochs three --out out", "epochs"),
         ("demo --output there", "--out"),
     ],
 )
@@ -295,12 +295,12 @@ def test_ctrl_c_is_a_sentence(
     def interrupted(words: list[str]) -> int:
         raise KeyboardInterrupt
 
-    monkeypatch.setitem(cli.COMMANDS, "run", interrupted)
+    monkeypatch.setattr("camp.cli.run.run", interrupted)
     assert main(["run"]) == 130
     assert capsys.readouterr().err.startswith("camp: interrupted; what was done is kept")
 
 
-def test_too_many_broken_pictures_by_the_command(here: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_too_many_unreadable_images(here: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """The one refusal that leaves a folder: it holds the list of what is broken, and can be resumed."""
     rng = np.random.default_rng(0)
     for part, count in (("train", 6), ("test", 2)):
@@ -316,7 +316,7 @@ def test_too_many_broken_pictures_by_the_command(here: Path, capsys: pytest.Capt
     assert main(["run", *words, *extra.split()]) == 2
     sentence = capsys.readouterr().err
     assert sentence.startswith(
-        "camp: 1 of 32 pictures could not be read, more than the 0% that --bad-share allows"
+        "camp: 1 of 32 images could not be read, more than the 0% that --bad-share allows"
     )
     assert sentence.count("\n") == 1
     assert "train/a/0.png" in (here / "x" / "skipped.csv").read_text()

@@ -1,4 +1,4 @@
-"""CAMP from Python: `camp.run(...)` and `camp.load(...)`."""
+"""Experiments from Python: `camp.run(...)` and `camp.load(...)`."""
 
 from dataclasses import dataclass
 from pathlib import Path
@@ -11,7 +11,7 @@ from camp.core.progress import Progress
 
 
 @dataclass(frozen=True)
-class Finished:
+class RunResult:
     """A run in its folder."""
 
     folder: Path
@@ -19,46 +19,41 @@ class Finished:
 
     @property
     def accuracy(self) -> dict[str, float | None]:
-        """Share of right answers after the last task, task not told: all, known, novel."""
+        """Task-agnostic accuracy after the last task, of all, known and novel classes."""
         return dict(self.results.results["summary"]["agnostic"]["final"])  # type: ignore[arg-type]
 
     def table(self, format: Literal["text", "md", "csv", "latex"] = "text") -> str:
-        """The figures as text, md, csv or latex."""
+        """Return the results as a table."""
         return as_table([self.results], format)
 
     def page(self, path: str | Path | None = None) -> Path:
-        """Write the HTML page; by default report.html in the run's folder."""
+        """Write the HTML page; by default report.html in the run folder."""
         target = Path(path) if path is not None else self.folder / "report.html"
         write_page([self.results], target)
         return target
 
 
-def run(dataset: str, out: str | Path, method: str = "camp", quiet: bool = False, **options: Any) -> Finished:
-    """Run `method` over `dataset` in the folder `out`; a run that was stopped there goes on.
+def run(
+    dataset: str, out: str | Path, method: str = "camp", quiet: bool = False, **options: Any
+) -> RunResult:
+    """Run a method on a data set in the folder `out`, or continue the run that the folder holds.
 
-    `options` are those of `camp run`, by name with underscores: data, tasks, epochs, weights, seed, ...
+    Args:
+        dataset: Name of the data set.
+        out: The run folder.
+        method: Name of the method.
+        quiet: Do not show progress.
+        options: Options of `camp run`, with underscores: data, tasks, epochs, weights, seed, ...
     """
-    from camp.bench.experiment import resume, start
-    from camp.bench.run_folder import read_config
+    from camp.bench.run_loop import run_or_resume
     from camp.bench.settings import from_flat
-    from camp.core import distributed
-    from camp.core.errors import CampError
 
-    folder, progress = Path(out), Progress(quiet)
     settings = from_flat(method, {"dataset": dataset, **options})
     settings.check_labels()
-    with distributed.process_group():
-        begun = distributed.broadcast((folder / "config.json").exists())
-        with distributed.synchronized_errors():
-            if begun and distributed.is_main_process() and read_config(folder)[0] != settings:
-                raise CampError(f"{folder} holds a run with other settings; choose another folder.")
-        if begun:
-            resume(folder, progress)
-        else:
-            start(settings, folder, progress, command="camp.run")
-    return load(folder)
+    run_or_resume(settings, Path(out), Progress(quiet), command="camp.run")
+    return load(out)
 
 
-def load(folder: str | Path) -> Finished:
-    """A run from its folder."""
-    return Finished(Path(folder), load_run(Path(folder)))
+def load(folder: str | Path) -> RunResult:
+    """Read a run from its folder."""
+    return RunResult(Path(folder), load_run(Path(folder)))

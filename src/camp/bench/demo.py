@@ -1,4 +1,4 @@
-"""The demonstration: CAMP beside fine-tuned GCD on scikit-learn's digits, a small network trained from scratch."""
+"""The demonstration: CAMP and fine-tuned GCD on scikit-learn's digits, with a small network from scratch."""
 
 from pathlib import Path
 
@@ -14,11 +14,11 @@ OPTIONS = {
     "projector_width": 256,
     "seed": 0,
 }
-"""2 tasks of 4 known and 1 novel digit; half of the known ones' pictures are labelled."""
+"""2 tasks of 4 known digits and 1 novel digit; half of the images of known digits are labelled."""
 
 
 def run_demo(out: Path, progress: Progress) -> list[Path]:
-    """Run (or finish, or find finished) both methods below `out`; their folders."""
+    """Run both methods below `out`, or continue them; returns their folders."""
     folders = []
     for method in ("camp", "gcd"):
         progress.note(f"{method.upper()} on digits: 2 tasks of 4 known and 1 novel class, half of the labels")

@@ -1,66 +1,235 @@
-"""The folder of a run: whether it is free, whose it is, and who may write in it."""
+"""The folder of a run: its files, its lock, and how far the run has come.
+
+config.json        settings as they were given, the command, and the software that started the run
+split.json         the images of each task, without unreadable ones
+metrics.jsonl      one line per epoch
+checkpoint/        state to continue from
+results.json       everything measured so far
+predictions.csv    predictions for all test images seen so far
+skipped.csv        unreadable images, if there are any
+report.html        the page
+"""
 
 import contextlib
-from collections.abc import Iterator
+import json
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, Self
 
 from filelock import FileLock, Timeout
 
-from camp.bench.settings import RunSettings, from_dict
-from camp.core import distributed
+from camp.bench.settings import RunSettings, from_dict, to_dict
 from camp.core.errors import CampError
-from camp.core.files import read_json
+from camp.core.files import append_json_line, read_json, read_json_lines, write_json, write_text
+from camp.core.provenance import Provenance
+from camp.core.settings import options_of
+from camp.data.split import Split
+
+FORMAT = 1
 
 
-def read_config(out: Path) -> tuple[RunSettings, str]:
-    """Settings and command of the run in `out`."""
-    config = config_of(out)
-    return from_dict(config["settings"]), config.get("command", "")
+@dataclass(frozen=True)
+class RunConfig:
+    """The content of config.json."""
 
+    settings: RunSettings
+    command: str = ""
+    """The command that started the run."""
+    provenance: Provenance | None = None
 
-def config_of(out: Path) -> dict[str, Any]:
-    """The config.json of the run in `out`."""
-    path = out / "config.json"
-    if not path.exists():
-        raise CampError(f"{out} holds no run: there is no config.json in it.")
-    config = read_json(path)
-    if not isinstance(config, dict) or not isinstance(config.get("settings"), dict):
-        raise CampError(f"{path} is not that of a run; choose another folder.")
-    return config
+    def to_json(self) -> dict[str, Any]:
+        """Return the content as JSON values."""
+        made = self.provenance.model_dump() if self.provenance else None
+        return {
+            "format": FORMAT,
+            "provenance": made,
+            "command": self.command,
+            "settings": to_dict(self.settings),
+        }
 
-
-def check_free(out: Path) -> None:
-    """Refuse a folder that holds a run, or several; that of the first process counts."""
-    if not distributed.is_main_process():
-        return
-    if (out / "config.json").exists() or (out / "several.json").exists():
-        raise CampError(
-            f"{out} already holds a run: continue it with --resume {out}, or choose another --out."
+    @classmethod
+    def from_json(cls, values: Mapping[str, Any]) -> Self:
+        """Read the content from JSON values."""
+        made = values.get("provenance")
+        return cls(
+            settings=from_dict(values["settings"]),
+            command=values.get("command", ""),
+            provenance=Provenance.model_validate(made) if made else None,
         )
 
 
-@contextlib.contextmanager
-def new_folder(out: Path) -> Iterator[None]:
-    """Make the folder `out` and hold its lock; one that holds a run already is refused."""
-    try:
-        out.mkdir(parents=True, exist_ok=True)
-    except OSError as error:
-        raise CampError(f"The folder {out} could not be made ({error.strerror or error}).") from error
-    with alone_in(out):
-        check_free(out)  # another process may have been faster
-        yield
+@dataclass(frozen=True)
+class RunFolder:
+    """A folder that holds a run, or will hold one."""
+
+    path: Path
+
+    @property
+    def config(self) -> Path:
+        """Settings, command and provenance."""
+        return self.path / "config.json"
+
+    @property
+    def split(self) -> Path:
+        """The images of each task."""
+        return self.path / "split.json"
+
+    @property
+    def metrics(self) -> Path:
+        """Losses and time of each epoch."""
+        return self.path / "metrics.jsonl"
+
+    @property
+    def checkpoint(self) -> Path:
+        """Folder of the state to continue from."""
+        return self.path / "checkpoint"
+
+    @property
+    def results(self) -> Path:
+        """Everything measured so far."""
+        return self.path / "results.json"
+
+    @property
+    def predictions(self) -> Path:
+        """Predictions for all test images seen so far."""
+        return self.path / "predictions.csv"
+
+    @property
+    def skipped(self) -> Path:
+        """Unreadable images."""
+        return self.path / "skipped.csv"
+
+    @property
+    def page(self) -> Path:
+        """The HTML page."""
+        return self.path / "report.html"
+
+    # How far the run has come.
+
+    def is_started(self) -> bool:
+        """Whether the folder holds a run."""
+        return self.config.exists()
+
+    def is_finished(self) -> bool:
+        """Whether the run has completed all of its tasks and its results are whole."""
+        try:
+            results = read_json(self.results)
+            return bool(self.tasks_done() == results["tasks_planned"] == len(results["tasks"]))
+        except (CampError, KeyError, TypeError):
+            return False
+
+    def tasks_done(self) -> int:
+        """Return the number of tasks in the last checkpoint."""
+        try:
+            return int(read_json(self.checkpoint / "state.json")["task"])
+        except (CampError, KeyError, TypeError):
+            return 0
+
+    def fraction_done(self) -> float:
+        """Return how much of the run is done, from its tasks and the epochs of the present one.
+
+        What follows the epochs of a task counts as half of it.
+        """
+        if not self.split.exists():
+            return 0.0
+        try:
+            tasks = max(1, len(read_json(self.split)["tasks"]))
+            option = options_of(self.read_config().settings).get("epochs")
+        except (CampError, KeyError, TypeError):
+            tasks, option = 1, None
+        done, epochs = self.tasks_done(), option.default if option else None
+        trained = len(self.metrics_of_task(done)) / epochs if isinstance(epochs, int) and epochs else 0.0
+        return min(1.0, (done + 0.5 * min(1.0, trained)) / tasks)
+
+    # Who may write.
+
+    def check_free(self) -> None:
+        """Refuse a folder that holds one run or several."""
+        if self.is_started() or holds_comparison(self.path):
+            raise CampError(
+                f"{self.path} already holds a run: continue it with --resume {self.path}, or choose another --out."
+            )
+
+    def create(self) -> None:
+        """Create the folder."""
+        try:
+            self.path.mkdir(parents=True, exist_ok=True)
+        except OSError as error:
+            raise CampError(
+                f"The folder {self.path} could not be made ({error.strerror or error})."
+            ) from error
+
+    @contextlib.contextmanager
+    def locked(self) -> Iterator[None]:
+        """Hold the lock of the folder, so that no second process writes in it."""
+        lock = FileLock(self.path / ".lock")
+        try:
+            lock.acquire(timeout=0)
+        except Timeout:
+            raise CampError(f"Another process is working on {self.path}; wait for it or stop it.") from None
+        try:
+            yield
+        finally:
+            lock.release()
+
+    # Files.
+
+    def write_config(self, config: RunConfig) -> None:
+        """Write config.json, which marks the folder as a run's."""
+        write_json(self.config, config.to_json())
+
+    def read_config(self) -> RunConfig:
+        """Read config.json, of earlier versions too."""
+        if not self.config.exists():
+            raise CampError(f"{self.path} holds no run: there is no config.json in it.")
+        values = read_json(self.config)
+        if not isinstance(values, dict) or not isinstance(values.get("settings"), dict):
+            raise CampError(f"{self.config} is not that of a run; choose another folder.")
+        try:
+            return RunConfig.from_json(values)
+        except CampError as error:
+            raise CampError(
+                f"{self.config} was written by another version of camp: {str(error).rstrip('.')}; finish the run "
+                "with that version, or start it again in another folder."
+            ) from error
+
+    def read_split(self) -> Split | None:
+        """Return the split of a run that has read its images, else None."""
+        return Split.from_json(read_json(self.split)) if self.split.exists() else None
+
+    def append_metrics(self, line: Mapping[str, Any]) -> None:
+        """Add the line of an epoch to metrics.jsonl."""
+        append_json_line(self.metrics, line)
+
+    def metrics_of_task(self, task: int) -> list[dict[str, Any]]:
+        """Return the lines of the epochs of a task."""
+        return [line for line in read_json_lines(self.metrics) if line["task"] == task]
+
+    def forget_metrics(self, task: int, epoch: int) -> None:
+        """Remove the lines from an epoch of a task on, and a line that a kill has torn."""
+        if self.metrics.exists():
+            lines = read_json_lines(self.metrics)
+            kept = [line for line in lines if (line["task"], line["epoch"]) < (task, epoch)]
+            write_text(self.metrics, "".join(json.dumps(line) + "\n" for line in kept))
 
 
-@contextlib.contextmanager
-def alone_in(out: Path) -> Iterator[None]:
-    """Hold the folder's lock: two processes in one folder would spoil it."""
-    lock = FileLock(out / ".lock")
+STUDY_FILE, FORMER_STUDY_FILE = "study.json", "several.json"
+
+
+def holds_comparison(folder: Path) -> bool:
+    """Whether `folder` holds the runs of several methods, made by one `camp run`."""
+    return (folder / STUDY_FILE).exists() or (folder / FORMER_STUDY_FILE).exists()
+
+
+def comparison_runs(folder: Path) -> list[Path] | None:
+    """Return the run folders of a comparison of methods in their order; None if `folder` holds none."""
+    if not holds_comparison(folder):
+        return None
+    named = (folder / STUDY_FILE).exists()
+    values = read_json(folder / (STUDY_FILE if named else FORMER_STUDY_FILE))
     try:
-        lock.acquire(timeout=0)
-    except Timeout:
-        raise CampError(f"Another process is working on {out}; wait for it or stop it.") from None
-    try:
-        yield
-    finally:
-        lock.release()
+        names = [run["run"] for run in values["runs"]] if named else list(values["methods"])
+    except (KeyError, TypeError):
+        raise CampError(f"{folder} does not hold a comparison of methods; choose another folder.") from None
+    return [folder / name for name in names]

@@ -1,8 +1,8 @@
-"""Tips that another run has trained already: what comes after phase 1 does not touch them.
+"""Trained networks that several runs of a study share.
 
-Runs of CAMP that differ in the adapter, or in how categories are found, train the same tip to the last digit, as every draw is called by
-its name. Studies keep the tips of each task, and train once for all of them. With exemplars, or where the number of categories is
-estimated before training, phase 1 does depend on what was found, and nothing is shared.
+Runs of CAMP that differ only in the adapter or in how categories are discovered train the same network to the last
+digit, because every random draw has a name. A study trains such a network once and stores it task by task. Training
+is not shared where it depends on discovery: with exemplars, or with an estimated number of categories.
 """
 
 from dataclasses import dataclass
@@ -13,40 +13,40 @@ from safetensors import SafetensorError
 from safetensors.torch import load_file, save
 from torch import Tensor
 
-from camp.bench.settings import RunSettings, to_dict
+from camp.bench.settings import RunSettings
 from camp.core.errors import CampError
 from camp.core.files import read_json, replacing, write_json
 
 
-def phase1_of(settings: RunSettings) -> dict[str, Any] | None:
-    """The settings that phase 1 depends on, if it can be shared."""
+def training_values(settings: RunSettings) -> dict[str, Any] | None:
+    """Return the nested settings that training depends on; None if it cannot be shared."""
     after_training = settings.settings.after_training()
     if after_training is None or settings.data.k != "known":
         return None
-    values = to_dict(settings)
+    values = settings.result_values()
     for name in after_training:
-        values["settings"].pop(name)
+        values["settings"].pop(name, None)
     return values
 
 
 @dataclass(frozen=True)
 class TrainedTips:
-    """The tips of all tasks of one phase 1, in a folder."""
+    """What training has changed, after each task of a run, in a folder."""
 
     folder: Path
 
     def load(self, task: int) -> tuple[dict[str, Tensor], list[dict[str, Any]]] | None:
-        """The tip after `task` and the lines of metrics.jsonl of its training; None if it is not there, or damaged."""
+        """Return the tensors after `task` and the lines of its epochs; None if they are missing or damaged."""
         try:
             lines = read_json(self._lines(task))
             return load_file(self._tensors(task)), lines
         except (OSError, CampError, SafetensorError):
             return None
 
-    def save(self, task: int, tip: dict[str, Tensor], lines: list[dict[str, Any]]) -> None:
-        """Keep the tip; the lines come last and say that it is whole."""
+    def save(self, task: int, tensors: dict[str, Tensor], lines: list[dict[str, Any]]) -> None:
+        """Store the tensors after `task`; the lines are written last and mark the task as complete."""
         with replacing(self._tensors(task)) as file:
-            file.write(save({name: x.detach().cpu().contiguous().clone() for name, x in tip.items()}))
+            file.write(save({name: x.detach().cpu().contiguous().clone() for name, x in tensors.items()}))
         write_json(self._lines(task), lines)
 
     def _tensors(self, task: int) -> Path:

@@ -1,9 +1,10 @@
 """Settings of views; free of torch, so that the command line can show them at once."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Literal
 
 from camp.core.errors import CampError
+from camp.core.settings import DOES_NOT_CHANGE_RESULT
 
 
 @dataclass(frozen=True)
@@ -56,7 +57,7 @@ class ViewSettings:
     """How tokens are kept in the bank."""
     normalisation: Literal["backbone", "reference"] = "backbone"
     """Pixel statistics: those the backbone was trained with, or the reference's (CIFAR-10's for all)."""
-    bank: str | None = None
+    bank: str | None = field(default=None, metadata=DOES_NOT_CHANGE_RESULT)
     """Folder of the view banks; by default camp/banks in the user's cache."""
     crop_scale: float | None = None
     """Smallest share of the area a random crop keeps; by default the data set's."""

@@ -6,24 +6,45 @@ import numpy as np
 import pytest
 from PIL import Image
 
+from camp.bench.executors.in_process import InProcessExecutor
 from camp.bench.studies.paper_studies import STUDIES
-from camp.bench.studies.study import smoke
 from camp.cli import main
+from camp.core.files import read_json
+from camp.core.progress import Progress
 
 TABLES_ALONE = {"table1", "table2", "ablation"}
+SMALLER = "--epochs 1 --images-per-class 12 --test-per-class 4 --n-init 2"
+FEWER = {
+    "distillers-adapters": "--distiller fd,mlp --adapter none,linear,mlp",
+    "scenarios": "--novel-fraction 0.2,0.8 --labelled-fraction 0.25,1.0",
+}
+"""Some of the values of large studies."""
 
 
 @pytest.fixture(scope="session")
 def store(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """One for all studies: they share runs."""
+    """Return the folder of all studies: they share runs."""
     return tmp_path_factory.mktemp("studies")
 
 
+@pytest.fixture(autouse=True)
+def _in_process(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Carry out runs in this process: starting another one takes longer than a run."""
+    executor = InProcessExecutor(Progress(quiet=True))
+    monkeypatch.setattr("camp.bench.executors.local.LocalExecutor", lambda *_: executor)
+
+
+def words_of(name: str, store: Path) -> list[str]:
+    more = FEWER.get(name, "").split()
+    return ["study", name, "--smoke", *SMALLER.split(), *more, "--out", str(store), "--quiet"]
+
+
+@pytest.mark.slow
 @pytest.mark.parametrize("name", STUDIES)
 def test_a_study_runs_and_leaves_its_figure(
     store: Path, name: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    assert main(["study", name, "--smoke", "--out", str(store), "--quiet"]) == 0
+    assert main(words_of(name, store)) == 0
     folder = store / f"{name}-smoke"
     said = capsys.readouterr().out
     assert str(folder / "page.html") in said
@@ -32,8 +53,8 @@ def test_a_study_runs_and_leaves_its_figure(
     assert len((folder / "table.csv").read_text().splitlines()) > 1
     page = (folder / "page.html").read_text()
     assert STUDIES[name].title in page.replace("&#39;", "'")
-    for point in smoke(STUDIES[name]).points():
-        assert f'<a href="../runs/{point.address}/">' in page
+    for run in read_json(folder / "study.json")["runs"]:
+        assert f'<a href="../runs/{run["run"]}/">' in page
     if name in TABLES_ALONE:
         assert not (folder / "figure.png").exists()
         return
@@ -45,14 +66,15 @@ def test_a_study_runs_and_leaves_its_figure(
 
 
 def test_nothing_is_left_to_do(store: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    assert main(["study", "centroid-distance", "--smoke", "--out", str(store), "--quiet"]) == 0
+    words = words_of("centroid-distance", store)
+    assert main(words) == 0
     capsys.readouterr()
-    assert main(["study", "centroid-distance", "--smoke", "--out", str(store), "--dry"]) == 0
-    assert "1 of 1 runs are there." in capsys.readouterr().out
+    assert main([*words, "--dry"]) == 0
+    assert "1 of 1 runs are done." in capsys.readouterr().out
 
 
 def test_the_same_numbers_give_the_same_files(store: Path) -> None:
-    words = ["study", "centroid-distance", "--smoke", "--out", str(store), "--quiet"]
+    words = words_of("centroid-distance", store)
     assert main(words) == 0
     before = {path.name: path.read_bytes() for path in (store / "centroid-distance-smoke").iterdir()}
     assert main(words) == 0
@@ -65,6 +87,17 @@ def test_the_list_names_every_study(capsys: pytest.CaptureFixture[str]) -> None:
     assert all(name in listed for name in STUDIES)
 
 
+def test_options_of_camp_run_are_not_hidden_by_those_of_the_study(
+    store: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    words = words_of("centroid-distance", store)
+    assert main(words) == 0
+    capsys.readouterr()
+    for more in (["--engine", "torch"], ["--data", "2023", "--executor", "local"]):
+        assert main([*words, "--dry", *more]) == 0
+        assert "1 of 1 runs are done." in capsys.readouterr().out  # where and by what does not matter
+
+
 @pytest.mark.parametrize(
     ("words", "sentence"),
     [
@@ -73,11 +106,12 @@ def test_the_list_names_every_study(capsys: pytest.CaptureFixture[str]) -> None:
         ("beta --epoch 3", "did you mean epochs?"),
         ("beta --seeds one", "--seeds takes whole numbers"),
         ("beta --jobs 0", "--jobs must be at least 1"),
-        ("beta --address here", "add --engine ray"),
-        ("beta --gpus 1", "add --engine ray"),
+        ("beta --address here", "add --executor ray"),
+        ("beta --gpus 1", "add --executor ray"),
         ("beta --cpus 0.5", "--cpus must be at least 1"),
+        ("beta --epochs three", "epochs takes a whole number, not 'three'"),
         ("beta three", '"three" belongs to no option'),
-        ("none.toml", "can not be read"),
+        ("none.toml", "cannot be read"),
     ],
 )
 def test_a_mistake_is_one_sentence(

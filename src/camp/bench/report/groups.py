@@ -89,7 +89,7 @@ def group_runs(runs: list[RunResults]) -> list[RunGroup]:
 
 def _settings(run: RunResults) -> dict[str, Any]:
     facts = {key: run.results[key] for key in FACTS}  # type: ignore[literal-required]
-    return _flat(run.config) | facts
+    return _flat({"settings": run.config.get("settings", {})}) | facts
 
 
 def _flat(value: dict[str, Any], prefix: str = "") -> dict[str, Any]:

@@ -14,6 +14,7 @@ from camp.bench.evaluation.confusion import Confusion
 from camp.bench.evaluation.drift import Drift
 from camp.bench.evaluation.summary import Summary
 from camp.bench.report.checks import check
+from camp.bench.run_folder import comparison_runs
 from camp.core.errors import CampError
 from camp.core.files import read_json, read_json_lines
 
@@ -167,17 +168,13 @@ def load_runs(folders: Sequence[Path]) -> list[RunResults]:
 
 
 def _runs_in(folder: Path) -> list[Path]:
-    """`folder`, or the run folders in it, in the order of its several.json if there is one and else by their names."""
+    """`folder`, or the run folders in it, in the order of its study.json if there is one and else by their names."""
     if (folder / "results.json").exists() or (folder / "config.json").exists():
         return [folder]
-    if (folder / "several.json").exists():
-        described = read_json(folder / "several.json")
-        methods = list(described.get("methods", {})) if isinstance(described, dict) else []
-    else:
-        methods = sorted(path.parent.name for path in folder.glob("*/config.json"))
-        if not methods:
-            return [folder]
-    begun = [run for name in methods if ((run := folder / name) / "results.json").exists()]
+    runs = comparison_runs(folder) or sorted(path.parent for path in folder.glob("*/config.json"))
+    if not runs:
+        return [folder]
+    begun = [run for run in runs if (run / "results.json").exists()]
     if not begun:
         raise CampError(
             f"No run in {folder} has finished its first task; "

@@ -8,7 +8,7 @@ from markupsafe import Markup, escape
 from camp.bench.report.tables import Table, render, shown
 from camp.bench.studies.figures import DRAWINGS, Drawn
 from camp.bench.studies.figures.rows import Row
-from camp.bench.studies.runner import Conducted
+from camp.bench.studies.runner import StudyOutcome
 from camp.bench.studies.study import Study
 from camp.core.errors import CampError
 from camp.core.files import replacing, write_text
@@ -17,11 +17,11 @@ from camp.core.version import __version__
 TABLE_FILES = {"md": "table.md", "csv": "table.csv", "latex": "table.tex"}
 
 
-def draw(study: Study, conducted: Conducted, folder: Path) -> Drawn:
+def draw(study: Study, outcome: StudyOutcome, folder: Path) -> Drawn:
     """Draw the study from its finished runs into `folder`."""
-    if not conducted.rows:
+    if not outcome.rows:
         raise CampError(f"No run of the study {study.name} has finished, so there is nothing to draw.")
-    drawn = DRAWINGS[study.draw](study, conducted.rows)
+    drawn = DRAWINGS[study.draw](study, outcome.rows)
     table = drawn.table.with_best()
     for format, name in TABLE_FILES.items():
         write_text(folder / name, render(table, format))  # type: ignore[arg-type]
@@ -36,11 +36,11 @@ def draw(study: Study, conducted: Conducted, folder: Path) -> Drawn:
                 target.write(file.getvalue())
         picture = (folder / "figure.svg").read_text(encoding="utf-8")
         picture = picture[picture.index("<svg") :]
-    write_text(folder / "page.html", _page(study, conducted, drawn, table, picture))
+    write_text(folder / "page.html", _page(study, outcome, drawn, table, picture))
     return drawn
 
 
-def _page(study: Study, conducted: Conducted, drawn: Drawn, table: Table, picture: str | None) -> str:
+def _page(study: Study, outcome: StudyOutcome, drawn: Drawn, table: Table, picture: str | None) -> str:
     head = "".join(f"<th>{escape(column)}</th>" for column in table.columns)
     body = "".join(
         "<tr>"
@@ -58,11 +58,11 @@ def _page(study: Study, conducted: Conducted, drawn: Drawn, table: Table, pictur
         parts.append(f'<figure role="img" aria-label="{escape(drawn.words)}">{Markup(picture)}</figure>')
     parts += [f"<p>{escape(note)}</p>" for note in drawn.notes]
     parts.append(f"<div class=wide><table><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table></div>")
-    parts.append(f"<p>{escape(_made_of(study, conducted.rows))}</p>{_runs(conducted.rows)}")
-    if conducted.failed:
+    parts.append(f"<p>{escape(_made_of(study, outcome.rows))}</p>{_runs(outcome.rows)}")
+    if outcome.failed:
         failed = "".join(
             f"<li>{escape(label)}: {escape(fault)} (<code>{escape(log)}</code>)</li>"
-            for label, (fault, log) in conducted.failed.items()
+            for label, (fault, log) in outcome.failed.items()
         )
         parts.append(f"<h2>Runs that did not finish</h2><ul>{failed}</ul>")
     return _FRAME.format(title=escape(study.title), body="\n".join(parts))

@@ -1,14 +1,14 @@
-"""The studies of the paper, each in a few lines. Numbers are the paper's where it tells them."""
+"""The studies of the paper. Values are the paper's where it gives them."""
 
 from camp.bench.studies.study import Study, grid
 from camp.core.errors import CampError
 
 DISTILLERS = ("none", "fd", "linear", "mlp", "trex")
 ADAPTERS = ("none", "sdc", "linear", "mlp", "trex")
-FREE = ("frozen", "gcd", "gcd-ewc", "gcd-fd", "metagcd", "simgcd", "gm", "camp", "camp-plus")
-"""Methods that keep no pictures."""
-KEEPING = ("gcd-er", "pa", "metagcd", "igcd", "camp")
-"""Methods of Table 1 that keep some."""
+EXEMPLAR_FREE = ("frozen", "gcd", "gcd-ewc", "gcd-fd", "metagcd", "simgcd", "gm", "camp", "camp-plus")
+"""Methods without exemplars."""
+REPLAY = ("gcd-er", "pa", "metagcd", "igcd", "camp")
+"""Methods of Table 1 with exemplars."""
 INCREMENTAL = ("fine-tune", "gcd", "ewc", "lwf", "pass", "il2a", "ssre", "fetril", "camp", "joint")
 
 _TABLE_1 = ("cifar100", "stanford_cars", "cub200", "fgvc_aircraft", "domainnet")
@@ -22,8 +22,8 @@ _STUDIES = (
             row
             for dataset in _TABLE_1
             for row in (
-                *grid(dataset=[dataset], method=FREE),
-                *grid(dataset=[dataset], exemplars=[5, 20], method=KEEPING),
+                *grid(dataset=[dataset], method=EXEMPLAR_FREE),
+                *grid(dataset=[dataset], exemplars=[5, 20], method=REPLAY),
             )
         ),
         draw="table1",
@@ -38,7 +38,7 @@ _STUDIES = (
             for row in grid(dataset=[dataset], tasks=numbers, method=INCREMENTAL)
         ),
         draw="table2",
-        claim="CAMP is the best method that keeps no pictures.",
+        claim="CAMP is the best exemplar-free method.",
         base={"setting": "cil", "backbone": "resnet18"},
         small={"tasks": 2, "backbone": "conv-tiny", "dataset": "digits", "labelled_fraction": None},
     ),
@@ -97,7 +97,7 @@ _STUDIES = (
     Study(
         "curves",
         "Accuracy after each task",
-        grid(method=FREE),
+        grid(method=EXEMPLAR_FREE),
         draw="curves",
         claim="CAMP is best after most tasks.",
         base={"dataset": "cub200"},
@@ -105,17 +105,17 @@ _STUDIES = (
     Study(
         "plasticity-forgetting",
         "Plasticity against forgetting",
-        grid(method=FREE),
+        grid(method=EXEMPLAR_FREE),
         draw="plasticity-forgetting",
         claim="CAMP forgets little and still learns.",
         base={"dataset": "cub200"},
     ),
     Study(
         "number-of-categories",
-        "Accuracy on labelled pictures over the number of clusters",
+        "Accuracy on labelled images over the number of clusters",
         grid(method=["camp", "camp-plus"]),
         draw="number-of-categories",
-        claim="The accuracy on labelled pictures peaks at the true number of categories.",
+        claim="The accuracy on labelled images peaks at the true number of categories.",
         base={"dataset": "cub200", "k": "estimated"},
         seeds=(0,),
         small={"tasks": 1, "max_novel": 4},
@@ -142,10 +142,10 @@ _STUDIES = (
     ),
     Study(
         "task-confusion",
-        "To which task's categories pictures are sent",
+        "To which task's categories images are sent",
         grid(method=["gcd", "camp"]),
         draw="task-confusion",
-        claim="GCD sends most pictures to the last task; CAMP does not.",
+        claim="GCD sends most images to the last task; CAMP does not.",
         base={"dataset": "stanford_cars"},
     ),
     Study(
@@ -171,8 +171,8 @@ _STUDIES = (
 STUDIES = {study.name: study for study in _STUDIES}
 
 
-def named(name: str) -> Study:
-    """A study of the paper by its name."""
+def paper_study(name: str) -> Study:
+    """Return a study of the paper by its name."""
     if name not in STUDIES:
         raise CampError(f'There is no study "{name}"; the studies are {", ".join(STUDIES)}, or a .toml file.')
     return STUDIES[name]

@@ -1,188 +1,207 @@
-"""Conducting a study: run what is missing, draw, say what failed.
+"""Running studies: carry out the runs that are missing, and collect those that are finished.
 
     STORE/runs/<address>/      the runs of all studies in the store
-    STORE/logs/<address>.log   what each of them said
-    STORE/tips/<address>/      trained tips that runs of one phase 1 share
-    STORE/<study>/             the figure, the tables and the page of a study, and study.json: its runs
+    STORE/logs/<address>.log   what each of them printed
+    STORE/tips/<address>/      trained networks that runs share
+    STORE/<study>/             figure, tables and page of a study, and study.json: its runs
 
-A run is known by its settings, so a finished one is never run again, studies share what they have in common, and a study that
-was interrupted or changed runs only what is missing.
+The address of a run is a hash of its settings. A finished run is therefore never run again, studies share the runs
+they have in common, and a study that was interrupted or changed runs only what is missing.
 """
 
 import contextlib
 import json
 from collections import Counter
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import NamedTuple
 
-from camp.bench.engines import Engine
+from camp.bench.executors.base import Executor, Job
 from camp.bench.report.schema import load_run
-from camp.bench.settings import RunSettings, from_dict, to_dict
-from camp.bench.studies.addresses import phase1_address
-from camp.bench.studies.figures.rows import Row, find
-from camp.bench.studies.jobs import Job
+from camp.bench.run_folder import STUDY_FILE, RunFolder
+from camp.bench.settings import RunSettings, to_dict
+from camp.bench.studies.addresses import training_address
+from camp.bench.studies.figures.rows import Row
 from camp.bench.studies.study import Point, Study
+from camp.core import distributed
 from camp.core.errors import CampError
-from camp.core.files import read_json, read_json_lines, write_json
+from camp.core.files import write_json
 from camp.core.progress import Bar, Progress
 from camp.core.version import __version__
 
 
+class Failure(NamedTuple):
+    """Why a run did not finish."""
+
+    error: str
+    log: Path | None
+    """What it printed; None if that was on the screen."""
+
+
 @dataclass
-class Conducted:
-    """What became of a study's runs."""
+class StudyOutcome:
+    """What became of the runs of a study."""
 
     rows: list[Row]
-    """Those with finished runs, in the study's order."""
-    failed: dict[str, tuple[str, Path]] = field(default_factory=dict)
-    """Why others did not, and their logs, by their labels."""
+    """Rows with finished runs, in the study's order."""
+    failed: dict[str, Failure] = field(default_factory=dict)
+    """The runs that failed, by label."""
 
 
-def run_folder(store: Path, point: Point) -> Path:
-    """Where the run of `point` is."""
-    return store / "runs" / point.address
+@dataclass(frozen=True)
+class StudyStore:
+    """A folder of studies and their runs."""
+
+    folder: Path
+    command: str = "camp study"
+    """The command that runs the study."""
+
+    def run_folder(self, point: Point) -> Path:
+        """Return the folder of a run."""
+        return self.folder / "runs" / point.address
+
+    def study_folder(self, study: Study) -> Path:
+        """Return the folder for the figure, the tables and the page of a study."""
+        return self.folder / study.name
+
+    def jobs(self, study: Study) -> list[Job]:
+        """Return a job for each run, those that train first and then those that use the trained network."""
+        points = {point.address: point for point in study.points()}
+        training = {name: training_address(point.settings) for name, point in points.items()}
+        shared = {
+            name
+            for name, count in Counter(training.values()).items()
+            if name is not None and (count > 1 or (self.folder / "tips" / name).exists())
+        }
+        jobs: dict[str, Job] = {}
+        turns: Counter[str] = Counter()
+        order: dict[str, int] = {}
+        for name, point in points.items():
+            trained, folder = training[name], self.run_folder(point)
+            tips = self.folder / "tips" / trained if trained in shared and trained is not None else None
+            log = self.folder / "logs" / f"{name}.log"
+            jobs[name] = Job(point.label, point.settings, folder, log, tips, self.command)
+            order[name] = 0
+            if trained is not None and tips is not None and not RunFolder(folder).is_finished():
+                order[name] = turns[trained]
+                turns[trained] += 1
+        return [jobs[name] for name in sorted(jobs, key=order.__getitem__)]
 
 
-def missing(study: Study, store: Path) -> list[Job]:
-    """The runs that are not finished, each once; those that train first, then those that find their tip trained."""
-    jobs: dict[str, Job] = {}
-    shared = {
-        address
-        for address, count in Counter(phase1_address(point.settings) for point in study.points()).items()
-        if address is not None and (count > 1 or (store / "tips" / address).exists())
-    }
-    turns: Counter[Path | None] = Counter()
-    order: dict[str, int] = {}
-    for point in study.points():
-        folder, phase1 = run_folder(store, point), phase1_address(point.settings)
-        if not finished(folder):
-            log = store / "logs" / f"{point.address}.log"
-            tips = store / "tips" / phase1 if phase1 in shared and phase1 is not None else None
-            jobs[point.address] = Job(point.label, to_dict(point.settings), folder, log, tips)
-            order[point.address] = turns[tips] if tips is not None else 0
-            turns[tips] += 1
-    return [jobs[address] for address in sorted(jobs, key=order.__getitem__)]
+@dataclass(frozen=True)
+class MethodStore(StudyStore):
+    """A folder with one run folder per method, as `camp run --method a,b` makes it."""
+
+    def run_folder(self, point: Point) -> Path:
+        """Return the folder of a run, which is called like its method."""
+        return self.folder / point.settings.method
+
+    def study_folder(self, study: Study) -> Path:
+        """Return the folder for study.json and the page."""
+        return self.folder
+
+    def jobs(self, study: Study) -> list[Job]:
+        """Return a job for each method, in order."""
+        return [
+            Job(point.settings.method, point.settings, self.run_folder(point), command=self.command)
+            for point in study.points()
+        ]
 
 
-def finished(folder: Path) -> bool:
-    """Whether the run in `folder` has been through all of its tasks."""
-    try:
-        results = read_json(folder / "results.json")
-        return bool(_tasks_over(folder) == results["tasks_planned"] == len(results["tasks"]))
-    except (CampError, OSError, KeyError, TypeError):
-        return False
+def missing(study: Study, store: StudyStore) -> list[Job]:
+    """Return the jobs of runs that are not finished."""
+    return [job for job in store.jobs(study) if not RunFolder(job.folder).is_finished()]
 
 
-def conduct(study: Study, store: Path, engine: Engine, progress: Progress) -> Conducted:
-    """Carry out what is missing with `engine`; failures of single runs do not stop the others."""
-    jobs = missing(study, store)
-    points = study.points()
-    write_json(
-        store / study.name / "study.json",
-        {
-            "format": 1,
-            "version": __version__,
-            "name": study.name,
-            "title": study.title,
-            "draw": study.draw,
-            "look": dict(study.look),
-            "runs": [
-                {"row": dict(point.row), "seed": point.settings.seed, "run": point.address}
-                for point in points
-            ],
-        },
-    )
-    failed: dict[str, tuple[str, Path]] = {}
-    if jobs:
-        runs = len({point.address for point in points})
-        progress.note(f"{study.name}: {runs - len(jobs)} of {runs} runs are there, {len(jobs)} to do.")
-        for settings in _one_of_each_bank(jobs):
-            with contextlib.suppress(CampError):  # what is wrong with it, its runs will say
-                engine.fill_bank(settings, progress)
-        with progress.track(study.name, len(jobs)) as bar:
-            following = _Following(jobs, bar)
-            for ended in engine.carry_out(jobs):
-                if ended is not None:
-                    following.over(ended.job)
-                    if ended.fault is not None:
-                        failed[ended.job.label] = (ended.fault, ended.job.log)
-                        progress.note(f"{ended.job.label} did not finish: {ended.fault}")
-                following.look()
-    return Conducted(rows_of(study, store), failed)
+def run_study(study: Study, store: StudyStore, executor: Executor, progress: Progress) -> StudyOutcome:
+    """Carry out the runs that are missing; the failure of one does not stop the others."""
+    jobs = store.jobs(study)
+    finished = distributed.broadcast([RunFolder(job.folder).is_finished() for job in jobs])
+    todo = [job for job, done in zip(jobs, finished) if not done]
+    if distributed.is_main_process():
+        _describe(study, store)
+    failed: dict[str, Failure] = {}
+    if todo:
+        if not executor.shows_progress:
+            progress.note(
+                f"{study.name}: {len(jobs) - len(todo)} of {len(jobs)} runs are done, {len(todo)} to do."
+            )
+        for settings in _one_of_each_bank(todo):
+            with contextlib.suppress(CampError):  # the runs will report what is wrong
+                executor.fill_bank(settings, progress)
+        shown = Progress(quiet=progress.quiet or executor.shows_progress)
+        with shown.track(study.name, len(todo)) as bar:
+            tracker = _Tracker(todo, bar)
+            for result in executor.run(todo):
+                if result is not None:
+                    tracker.finish(result.job)
+                    if result.error is not None:
+                        failed[result.job.label] = Failure(result.error, result.job.log)
+                        progress.note(f"{result.job.label} did not finish: {result.error}")
+                tracker.update()
+    return StudyOutcome(finished_rows(study, store) if distributed.is_main_process() else [], failed)
 
 
-def rows_of(study: Study, store: Path) -> list[Row]:
-    """The study's rows with the runs that have finished; a row without any is left out."""
+def finished_rows(study: Study, store: StudyStore) -> list[Row]:
+    """Return the rows of a study with their finished runs; a row without any is left out."""
     rows = []
     for options in study.rows:
-        folders = [run_folder(store, study.point(options, seed)) for seed in study.seeds]
-        runs = tuple(load_run(folder) for folder in folders if finished(folder))
+        folders = [store.run_folder(study.point(options, seed)) for seed in study.seeds]
+        runs = tuple(load_run(folder) for folder in folders if RunFolder(folder).is_finished())
         if runs:
             rows.append(Row(options, runs))
     return rows
 
 
-def _one_of_each_bank(jobs: list[Job]) -> list[RunSettings]:
-    """Settings that differ in what a view bank is made of."""
-    each = {
-        json.dumps([job.settings[part] for part in ("data", "backbone", "views")], sort_keys=True): job
-        for job in reversed(jobs)
+def _describe(study: Study, store: StudyStore) -> None:
+    """Write study.json."""
+    runs = [
+        {"row": dict(point.row), "seed": point.settings.seed, "run": store.run_folder(point).name}
+        for point in study.points()
+    ]
+    described = {
+        "format": 1,
+        "version": __version__,
+        "name": study.name,
+        "title": study.title,
+        "draw": study.draw,
+        "look": dict(study.look),
+        "command": store.command,
+        "base": dict(study.base),
+        "runs": runs,
     }
-    return [from_dict(job.settings) for job in reversed(each.values())]
+    write_json(store.study_folder(study) / STUDY_FILE, described)
 
 
-class _Following:
-    """The bar of a study: runs that are over count whole, and of those under way what their folders tell."""
+def _one_of_each_bank(jobs: Sequence[Job]) -> list[RunSettings]:
+    """Return settings of one run for each view bank."""
 
-    def __init__(self, jobs: list[Job], bar: Bar) -> None:
+    def bank(settings: RunSettings) -> str:
+        values = to_dict(settings)
+        return json.dumps([values[part] for part in ("data", "backbone", "views")], sort_keys=True)
+
+    each = {bank(job.settings): job.settings for job in reversed(jobs)}
+    return list(reversed(each.values()))
+
+
+class _Tracker:
+    """Moves the bar of a study by the progress that run folders show."""
+
+    def __init__(self, jobs: Sequence[Job], bar: Bar) -> None:
         self.left = {job.folder: job for job in jobs}
         self.total, self.bar = len(jobs), bar
-        self.plans: dict[Path, tuple[int, int]] = {}
-        self.begun = {folder: self._share(folder) for folder in self.left}  # what an earlier study left
-        bar.skip(sum(self.begun.values()))
+        self.before = {folder: RunFolder(folder).fraction_done() for folder in self.left}
+        bar.skip(sum(self.before.values()))  # done by an earlier process
 
-    def over(self, job: Job) -> None:
-        """A run is done with."""
+    def finish(self, job: Job) -> None:
+        """Count a run as done."""
         self.left.pop(job.folder, None)
 
-    def look(self) -> None:
+    def update(self) -> None:
         """Bring the bar up to date."""
-        shares = {folder: self._share(folder) for folder in self.left}
-        self.bar.done = self.total - len(self.left) + sum(shares.values())
-        under_way = [
-            self.left[folder].label for folder, share in shares.items() if share > self.begun[folder]
-        ]
+        done = {folder: RunFolder(folder).fraction_done() for folder in self.left}
+        self.bar.done = self.total - len(self.left) + sum(done.values())
+        under_way = [self.left[folder].label for folder, share in done.items() if share > self.before[folder]]
         over = f"{self.total - len(self.left)} of {self.total} runs"
         self.bar.say(f"{over}; now {under_way[0]}" if under_way else over)
-
-    def _share(self, folder: Path) -> float:
-        """How much of a run is done, by its tasks and the epochs of the one it is at.
-
-        What comes after the epochs counts half a task: it is less where they are many, and all there is where the tip is found trained.
-        """
-        if not (folder / "split.json").exists():
-            return 0.0
-        if folder not in self.plans:
-            self.plans[folder] = _planned(folder)
-        tasks, epochs = self.plans[folder]
-        over, metrics = _tasks_over(folder), folder / "metrics.jsonl"
-        lines = read_json_lines(metrics) if metrics.exists() else []  # there are methods without epochs
-        trained = sum(line["task"] == over for line in lines)
-        return min(1.0, (over + 0.5 * min(1.0, trained / epochs)) / tasks)
-
-
-def _planned(folder: Path) -> tuple[int, int]:
-    """Tasks of the run in `folder`, and the epochs of each."""
-    try:
-        settings = read_json(folder / "config.json")["settings"]["settings"]
-        return max(1, len(read_json(folder / "split.json")["tasks"])), max(1, find(settings, "epochs") or 1)
-    except (CampError, OSError, KeyError, TypeError):
-        return 1, 1
-
-
-def _tasks_over(folder: Path) -> int:
-    """Tasks that the run in `folder` is through with."""
-    try:
-        return int(read_json(folder / "checkpoint" / "state.json")["task"])
-    except (CampError, OSError, KeyError, TypeError):
-        return 0

@@ -1,24 +1,24 @@
-"""A study: which runs it is made of, and what is drawn from them."""
+"""Studies: grids of runs, and what is drawn from them."""
 
-import difflib
 import itertools
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, Self
 
-from camp.bench.settings import RunSettings, from_flat, option_names
+from camp.bench.settings import RunSettings, from_flat, option_names, run_options
 from camp.bench.studies.addresses import address
 from camp.core.errors import CampError
+from camp.core.settings import Option, did_you_mean
 
-TAKEN = ("runs", "logs", "tips")
-"""Folders beside those of studies."""
+RESERVED_NAMES = ("runs", "logs", "tips")
+"""Folders beside those of the studies."""
 
 Options = Mapping[str, Any]
-"""Options of `camp run` by their plain names: `epochs`, `alpha`, `dataset`, ..."""
+"""Options of `camp run` by name: `epochs`, `alpha`, `dataset`, ..."""
 
 
 def grid(**axes: Sequence[Any]) -> tuple[Options, ...]:
-    """Every combination of the values, the last axis fastest.
+    """Return every combination of the values; the last axis varies fastest.
 
     >>> grid(method=["camp"], alpha=[0.1, 0.5])
     ({'method': 'camp', 'alpha': 0.1}, {'method': 'camp', 'alpha': 0.5})
@@ -28,66 +28,91 @@ def grid(**axes: Sequence[Any]) -> tuple[Options, ...]:
 
 @dataclass(frozen=True)
 class Study:
-    """A grid of runs and what to make of it."""
+    """A grid of runs and what is drawn from it."""
 
     name: str
     title: str
     rows: tuple[Options, ...]
-    """The runs by what they differ in; each has a method. Every one is run with every seed."""
+    """The options in which the runs differ; each row has a method and is run with every seed."""
     draw: str
     """Name of the drawing, see `camp.bench.studies.figures`."""
     claim: str = ""
-    """What the paper says of it."""
+    """What the paper says about it."""
     base: Options = field(default_factory=dict)
-    """What the runs share; a method that has no such option goes without."""
+    """Options that the runs share; methods without such an option are run without it."""
     seeds: tuple[int, ...] = (0, 1, 2)
     look: Options = field(default_factory=dict)
-    """What the drawing wants to know: `x`, `series`, ..."""
+    """Options of the drawing: `x`, `series`, ..."""
     small: Options = field(default_factory=dict)
-    """Options beyond those of SMOKE under which the study is tiny."""
+    """Options in addition to SMOKE that make the study tiny."""
 
     def __post_init__(self) -> None:
-        if self.name in TAKEN:
-            raise CampError(f"A study can not be called {self.name}: this folder is for all studies.")
+        if self.name in RESERVED_NAMES:
+            raise CampError(f"A study cannot be called {self.name}: this folder is for all studies.")
         if not self.rows:
             raise CampError(f"The study {self.name} has no runs.")
         if not self.seeds or len(set(self.seeds)) < len(self.seeds):
             raise CampError(f"The study {self.name} needs seeds, each once.")
+        if any("seed" in options for options in (self.base, *self.rows)):
+            raise CampError(
+                f"The study {self.name} has seed among its options; every run is made with each of its seeds: "
+                "write seeds = [0, 1, 2] in the file, or --seeds 0,1,2 on the command line."
+            )
 
-    def under(self, options: Options) -> Self:
-        """The same under other `options`.
+    @property
+    def methods(self) -> list[str]:
+        """The methods of the rows, each once."""
+        return list(dict.fromkeys(row["method"] for row in self.rows))
 
-        One that the study varies keeps the rows that have this value, or one of several in a tuple; if none has, all of them get it.
-        Every other one is shared by all runs.
+    def options(self) -> dict[str, Option]:
+        """Return the options of all methods of the study by name."""
+        found = {"method": Option("method", str, None)}
+        for method in self.methods:
+            found = run_options(method) | found
+        return found
+
+    def varies(self, name: str) -> bool:
+        """Whether runs differ in the option `name`."""
+        return any(name in row for row in self.rows)
+
+    def check_options(self, names: Iterable[str]) -> None:
+        """Refuse an option that no method of the study has."""
+        known = self.options()
+        for name in names:
+            if name not in known:
+                hint = did_you_mean(name, known)
+                raise CampError(f'No method of the study {self.name} has an option "{name}"{hint}')
+
+    def with_options(self, options: Options) -> Self:
+        """Return the study with other options.
+
+        An option that the study varies selects the rows that have this value, or one of several in a tuple;
+        if no row has it, all rows get it. Any other option is shared by all runs.
         """
-        taken = {name for row in self.rows for name in option_names(row["method"])} | {"method"}
+        self.check_options(options)
         rows, base = self.rows, dict(self.base)
         for name, value in options.items():
-            if name not in taken:
-                near = difflib.get_close_matches(name, sorted(taken), n=1)
-                hint = f"; did you mean {near[0]}?" if near else "."
-                raise CampError(f'No method of the study {self.name} has an option "{name}"{hint}')
             if not any(name in row for row in rows):
                 base[name] = value
                 continue
             values = value if isinstance(value, tuple) else (value,)
-            having = tuple(row for row in rows if name in row and row[name] in values)
-            if len(values) > 1 and {row[name] for row in having} != set(values):
-                there = ", ".join(
-                    str(each) for each in dict.fromkeys(row[name] for row in rows if name in row)
+            selected = tuple(row for row in rows if name in row and row[name] in values)
+            if len(values) > 1 and {row[name] for row in selected} != set(values):
+                present = dict.fromkeys(str(row[name]) for row in rows if name in row)
+                raise CampError(
+                    f"The study {self.name} has the values {', '.join(present)} of {name}; choose among them."
                 )
-                raise CampError(f"Of {name} the study {self.name} has {there}; choose among them.")
-            rows = having or tuple({**row, name: value} for row in rows)
+            rows = selected or tuple({**row, name: value} for row in rows)
         return replace(self, rows=_each_once(rows), base=base)
 
     def points(self) -> tuple["Point", ...]:
-        """All runs: rows, and of each row its seeds."""
+        """Return all runs: every row with every seed."""
         return tuple(self.point(row, seed) for row in self.rows for seed in self.seeds)
 
     def point(self, row: Options, seed: int) -> "Point":
-        """The run of `row` with `seed`."""
+        """Return the run of `row` with `seed`."""
         method = row["method"]
-        known = set(option_names(method))
+        known = option_names(method)
         own = {name: value for name, value in row.items() if name != "method"}
         shared = {name: value for name, value in self.base.items() if name in known}
         settings = from_flat(method, {**shared, **own, "seed": seed})
@@ -109,7 +134,7 @@ class Point:
 
     @property
     def label(self) -> str:
-        """The row in words, and the seed."""
+        """The options of the row and the seed."""
         own = [f"{name} {value}" for name, value in self.row.items() if name != "method"]
         return ", ".join([self.settings.method, *own, f"seed {self.settings.seed}"])
 
@@ -129,13 +154,13 @@ SMOKE: Options = {
     "n_init": 5,
     "projector_width": 32,
 }
-"""What makes any study tiny: a small network from scratch on some of scikit-learn's digits."""
+"""Options that make any study tiny: a small network trained from scratch on some of scikit-learn's digits."""
 
 
 def smoke(study: Study) -> Study:
-    """The study made tiny: one seed, and of many numbers the first, the last and one between.
+    """Return a tiny version of a study: one seed, and of many numbers the first, the middle and the last.
 
-    It has a name of its own, so that its figure does not take the place of a real one.
+    It has its own name, so that its figure does not replace a real one.
     """
     varied = {name for row in study.rows for name in row} - {"dataset", "backbone", "tasks"}
     wanted = {name: value for name, value in SMOKE.items() if name not in varied} | dict(study.small)
@@ -153,7 +178,7 @@ def _each_once(rows: tuple[Options, ...]) -> tuple[Options, ...]:
 
 
 def _thinned(rows: tuple[Options, ...]) -> tuple[Options, ...]:
-    """The rows with the first, the last and the middle value of each option of more than three numbers."""
+    """Keep the first, the middle and the last value of each option with more than three numbers."""
     names = {name for row in rows for name in row}
     for name in sorted(names):
         values = list(dict.fromkeys(row[name] for row in rows if name in row))

@@ -1,21 +1,21 @@
-"""Studies that a person wrote, as TOML.
+"""Studies written by a user, as TOML files.
 
 title = "Does a wider projector help?"
 draw = "lines"                  # or another of camp.bench.studies.figures
 seeds = [0, 1, 2]
 
-[base]                          # options of camp run that all runs share
+[base]                          # options of camp run that all runs share; method is camp by default
 dataset = "cub200"
 epochs = 10
 
-[axes]                          # every combination is run; method is camp if it is not here
+[axes]                          # every combination is run
 method = ["camp", "gcd-fd"]
 alpha = [0.1, 0.5, 0.9]
 
-[[runs]]                        # runs beside those of the axes, one by one
+[[runs]]                        # single runs in addition to those of the axes
 method = "gcd"
 
-[look]                          # for the drawing
+[look]                          # options of the drawing
 x = "alpha"
 series = "method"
 """
@@ -24,55 +24,57 @@ import tomllib
 from pathlib import Path
 from typing import Any
 
+from pydantic import BaseModel, ConfigDict, Field, ValidationError
+
 from camp.bench.studies.figures import DRAWINGS
 from camp.bench.studies.study import Study, grid
 from camp.core.errors import CampError
-
-_ENTRIES = {
-    "title": str,
-    "claim": str,
-    "draw": str,
-    "seeds": list,
-    "base": dict,
-    "axes": dict,
-    "runs": list,
-    "look": dict,
-}
+from camp.core.settings import describe_error
 
 
-def written(path: Path) -> Study:
-    """The study in a file; its name is that of the file."""
+class _StudyFile(BaseModel):
+    """The entries of a file."""
+
+    model_config = ConfigDict(extra="forbid", strict=True)
+
+    title: str | None = None
+    claim: str = ""
+    draw: str = "table"
+    seeds: list[int] = [0, 1, 2]
+    base: dict[str, Any] = Field(default_factory=dict)
+    axes: dict[str, list[Any]] = Field(default_factory=dict)
+    runs: list[dict[str, Any]] = Field(default_factory=list)
+    look: dict[str, Any] = Field(default_factory=dict)
+
+
+def read_toml_study(path: Path) -> Study:
+    """Read the study in a file; its name is that of the file."""
     try:
-        values: dict[str, Any] = tomllib.loads(path.read_text(encoding="utf-8"))
+        content = _StudyFile.model_validate(tomllib.loads(path.read_text(encoding="utf-8")))
     except OSError as error:
-        raise CampError(f"The study {path} can not be read ({error.strerror or error}).") from error
+        raise CampError(f"The study {path} cannot be read ({error.strerror or error}).") from error
     except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
         raise CampError(f"{path} is not TOML: {error}.") from error
-    for name, value in values.items():
-        if name not in _ENTRIES:
-            raise CampError(f'{path} has an entry "{name}"; a study has {", ".join(_ENTRIES)}.')
-        if not isinstance(value, _ENTRIES[name]):
-            raise CampError(f"{path}: {name} must be a {_ENTRIES[name].__name__}.")
-    axes, runs = values.get("axes", {}), values.get("runs", [])
-    for name, value in axes.items():
-        if not isinstance(value, list) or not value:
-            raise CampError(f"{path}: the axis {name} needs a list of values.")
-    if not all(isinstance(run, dict) for run in runs):
-        raise CampError(f"{path}: runs are written as [[runs]], one below the other.")
-    if not all(isinstance(seed, int) and not isinstance(seed, bool) for seed in values.get("seeds", [])):
-        raise CampError(f"{path}: seeds are whole numbers.")
-    draw = values.get("draw", "table")
-    if draw not in DRAWINGS:
-        raise CampError(f'{path}: there is no drawing "{draw}"; there are {", ".join(DRAWINGS)}.')
-    usual = {"method": "camp"}
-    rows = (*(grid(**axes) if axes else ()), *runs) or ({},)
-    return Study(
+    except ValidationError as error:
+        entries = ", ".join(_StudyFile.model_fields)
+        raise CampError(f"{path}: {describe_error(error)}; a study has the entries {entries}.") from error
+    if content.draw not in DRAWINGS:
+        raise CampError(f'{path}: there is no drawing "{content.draw}"; there are {", ".join(DRAWINGS)}.')
+    for name, values in content.axes.items():
+        if not values:
+            raise CampError(f"{path}: the axis {name} has no values.")
+    base = {"method": "camp", **content.base}
+    default = {"method": base.pop("method")}
+    rows = (*(grid(**content.axes) if content.axes else ()), *content.runs) or ({},)
+    study = Study(
         name=path.stem,
-        title=values.get("title", path.stem),
-        rows=tuple({**usual, **row} for row in rows),
-        draw=draw,
-        claim=values.get("claim", ""),
-        base=values.get("base", {}),
-        seeds=tuple(values.get("seeds", (0, 1, 2))),
-        look=values.get("look", {}),
+        title=content.title or path.stem,
+        rows=tuple({**default, **row} for row in rows),
+        draw=content.draw,
+        claim=content.claim,
+        base=base,
+        seeds=tuple(content.seeds),
+        look=content.look,
     )
+    study.check_options(base)
+    return study

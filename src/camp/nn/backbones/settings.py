@@ -1,10 +1,11 @@
 """Which backbone a user asks for; free of torch, since the command line reads it."""
 
 import dataclasses
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Literal, Self
 
 from camp.core.errors import CampError
+from camp.core.settings import DOES_NOT_CHANGE_RESULT
 
 DEFAULT_NAME = "efficientnet-lite0"
 """Its weights come with pip, so that a fresh machine has a pretrained backbone without a download."""
@@ -48,9 +49,9 @@ class BackboneSettings:
     None: mlp."""
     dim: int | None = None
     """Length of the vectors that `embeddings` takes. None: that of the data set's vectors."""
-    engine: Literal["auto", "torch", "onnxruntime"] = "auto"
+    engine: Literal["auto", "torch", "onnxruntime"] = field(default="auto", metadata=DOES_NOT_CHANGE_RESULT)
     """What runs the trunk; auto is the faster one on the device."""
-    device: str = "cpu"
+    device: str = field(default="cpu", metadata=DOES_NOT_CHANGE_RESULT)
     """Where trunk and tip run, as torch names it: cpu, cuda, cuda:1, mps."""
 
     def __post_init__(self) -> None:

@@ -1,6 +1,7 @@
-"""Several methods by one command: on one bank, each as it is alone, and gone on with after whatever happens."""
+"""Several methods compared by one command: on one view bank, each as if it were run alone."""
 
 import json
+import shutil
 import threading
 from pathlib import Path
 from typing import Any
@@ -9,7 +10,7 @@ import pytest
 from torch import Tensor
 
 import camp
-from camp.bench.experiment import Run
+from camp.bench.run_loop import _RunLoop
 from camp.bench.settings import from_flat, to_dict
 from camp.cli import main
 from camp.nn.backbones.engine import TorchEngine
@@ -27,8 +28,17 @@ SETTINGS: dict[str, Any] = {
 @pytest.fixture(autouse=True)
 def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     monkeypatch.chdir(tmp_path)
-    monkeypatch.setenv("CAMP_BANKS", str(tmp_path / "banks"))
     return tmp_path
+
+
+@pytest.fixture(scope="module")
+def compared(tmp_path_factory: pytest.TempPathFactory, banks: Path) -> Path:
+    """A finished comparison of GCD and CAMP; tests must not change it."""
+    folder = tmp_path_factory.mktemp("compared") / "many"
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("CAMP_BANKS", str(banks))
+        assert run_several("gcd,camp", str(folder), "--exemplars", "2") == 0
+    return folder
 
 
 def numbers(folder: Path) -> dict[str, Any]:
@@ -45,76 +55,89 @@ def run_several(methods: str, out: str, *more: str) -> int:
     return main(["run", "--method", methods, *TINY.split(), "--out", out, *more])
 
 
-def test_each_run_is_the_one_that_the_method_makes_alone(
-    here: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    assert run_several("gcd,camp", "many", "--exemplars", "2") == 0
-    shown = capsys.readouterr()
-    assert shown.err == ""  # quiet
-    rows = [line.split()[0] for line in shown.out.splitlines() if line[:3] in ("gcd", "cam")]
-    assert rows == ["gcd", "camp"]  # one table
-    assert shown.out.strip().endswith(f"The page: {here / 'many/report.html'}")
-    assert (here / "many/report.html").read_text().count('data-choose="run') == 2
-
-    described = json.loads((here / "many/several.json").read_text())
-    assert list(described["methods"]) == ["gcd", "camp"]
-    assert described["methods"]["gcd"] == to_dict(from_flat("gcd", SETTINGS))
-    assert described["methods"]["camp"] == to_dict(from_flat("camp", {**SETTINGS, "exemplars": 2}))
-
+def test_each_run_is_the_one_that_the_method_makes_alone(compared: Path, here: Path) -> None:
+    described = json.loads((compared / "study.json").read_text())
+    assert [run["run"] for run in described["runs"]] == ["gcd", "camp"]
+    assert (compared / "report.html").read_text().count('data-choose="run') == 2
     for method, more in (("gcd", {}), ("camp", {"exemplars": 2})):
+        config = json.loads((compared / method / "config.json").read_text())
+        assert config["settings"] == to_dict(from_flat(method, {**SETTINGS, **more}))
+        assert config["command"].startswith("camp run --method gcd,camp --dataset digits")
         alone = camp.run(**SETTINGS, **more, out=here / "alone" / method, method=method, quiet=True)
-        assert numbers(here / "many" / method) == numbers(alone.folder)
+        assert numbers(compared / method) == numbers(alone.folder)
 
 
-def test_progress_counts_the_methods(capsys: pytest.CaptureFixture[str]) -> None:
+def test_progress_and_one_table(here: Path, capsys: pytest.CaptureFixture[str]) -> None:
     words = TINY.replace("--quiet", "").split()
     assert main(["run", "--method", "gcd,camp", *words, "--adapter", "none", "--out", "many"]) == 0
-    said = [line for line in capsys.readouterr().err.splitlines() if "Method" in line or "without" in line]
-    assert said == ["gcd: no --adapter, run without", "Method 1 of 2: gcd", "Method 2 of 2: camp"]
+    shown = capsys.readouterr()
+    said = [line for line in shown.err.splitlines() if "Run " in line or "without" in line]
+    assert said == ["gcd: no --adapter, run without", "Run 1 of 2: gcd", "Run 2 of 2: camp"]
+    rows = [line.split()[0] for line in shown.out.splitlines() if line[:3] in ("gcd", "cam")]
+    assert rows == ["gcd", "camp"]
+    assert shown.out.strip().endswith(f"The page: {here / 'many/report.html'}")
 
 
-def test_stopped_it_goes_on_where_it_was(
-    here: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+def test_a_stopped_comparison_continues(
+    compared: Path, here: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    assert run_several("camp,gcd,frozen", "whole") == 0
-    learn = Run._learn
+    learn = _RunLoop._learn
     with monkeypatch.context() as patch:
 
-        def interrupted(self: Run, method: Any, task: Any, next_epoch: int | None) -> None:
-            if self.settings.method == "gcd" and task.index == 1:
+        def interrupted(self: _RunLoop, task: Any, next_epoch: int | None) -> None:
+            if self.experiment.settings.method == "camp" and task.index == 1:
                 raise KeyboardInterrupt
-            learn(self, method, task, next_epoch)
+            learn(self, task, next_epoch)
 
-        patch.setattr(Run, "_learn", interrupted)
-        assert run_several("camp,gcd,frozen", "many") == 130
+        patch.setattr(_RunLoop, "_learn", interrupted)
+        assert run_several("gcd,camp,frozen", "many", "--exemplars", "2") == 130
     assert not (here / "many/frozen").exists()
     assert not (here / "many/report.html").exists()
-    finished = written(here / "many/camp")
+    finished = written(here / "many/gcd")
 
     capsys.readouterr()
     assert main(["run", "--resume", "many", "--quiet"]) == 0
-    assert written(here / "many/camp") == finished
-    for method in ("camp", "gcd", "frozen"):
-        assert numbers(here / "many" / method) == numbers(here / "whole" / method)
-    assert "frozen" in capsys.readouterr().out
+    shown = capsys.readouterr()
+    assert "frozen" in shown.out
+    assert shown.err == ""  # quiet
+    assert written(here / "many/gcd") == finished
+    for method in ("gcd", "camp"):
+        assert numbers(here / "many" / method) == numbers(compared / method)
     before = written(here / "many")
     assert main(["run", "--resume", "many", "--quiet"]) == 0
     after = written(here / "many")
-    assert {path for path in after if after[path] != before.get(path)} <= {
-        here / "many",
-        here / "many/report.html",
-    }
+    changed = {path for path in after if after[path] != before.get(path)}
+    assert changed <= {here / "many", here / "many/report.html", here / "many/study.json"}
 
 
-def test_stopped_before_the_first_run_it_begins(here: Path) -> None:
-    assert run_several("camp,gcd", "whole") == 0
+def test_a_comparison_stopped_before_its_first_run_starts_it(compared: Path, here: Path) -> None:
     (here / "many").mkdir()
-    (here / "many/several.json").write_bytes((here / "whole/several.json").read_bytes())
+    (here / "many/study.json").write_bytes((compared / "study.json").read_bytes())
     assert main(["run", "--resume", "many", "--quiet"]) == 0
-    assert numbers(here / "many/gcd") == numbers(here / "whole/gcd")
+    for method in ("gcd", "camp"):
+        assert numbers(here / "many" / method) == numbers(compared / method)
 
 
-def test_one_that_fails_leaves_the_others(here: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_comparison_of_the_former_version_continues(
+    compared: Path, here: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    shutil.copytree(compared, here / "many")
+    (here / "many/study.json").unlink()
+    shutil.rmtree(here / "many/camp")
+    methods = {
+        method: json.loads((compared / method / "config.json").read_text())["settings"]
+        for method in ("gcd", "camp")
+    }
+    described = {"format": 1, "version": "0.1.0", "command": "camp run", "methods": methods}
+    (here / "many/several.json").write_text(json.dumps(described))
+    assert main(["run", "--resume", "many", "--quiet"]) == 0
+    assert numbers(here / "many/camp") == numbers(compared / "camp")
+    capsys.readouterr()
+    assert main(["report", "many", "--format", "csv"]) == 0
+    assert [row.split(",")[0] for row in capsys.readouterr().out.splitlines()[1:3]] == ["gcd", "camp"]
+
+
+def test_the_failure_of_one_does_not_stop_the_others(here: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """An entropy so heavy that CAMP's loss is no number; GCD has none."""
     assert run_several("camp,gcd", "many", "--entropy-weight", "1e39") == 2
     shown = capsys.readouterr()
@@ -129,9 +152,10 @@ def test_one_that_fails_leaves_the_others(here: Path, capsys: pytest.CaptureFixt
     assert not (here / "none/report.html").exists()
 
 
-def test_folders_that_hold_something_are_refused(here: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    assert run_several("camp,gcd", "many") == 0
-    capsys.readouterr()
+def test_folders_that_hold_runs_are_refused(
+    compared: Path, here: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    shutil.copytree(compared, here / "many")
     before = written(here / "many")
     refused = "already holds a run: continue it with --resume"
     for methods, out in (
@@ -142,10 +166,10 @@ def test_folders_that_hold_something_are_refused(here: Path, capsys: pytest.Capt
     ):
         assert run_several(methods, out) == 2
         assert f"camp: {out} {refused}" in capsys.readouterr().err
-    (here / "many/several.json").rename(here / "several.json")
+    (here / "many/study.json").rename(here / "study.json")
     assert run_several("frozen,gcd", "many") == 2  # a run of gcd that this command did not make
     assert f"camp: many/gcd {refused}" in capsys.readouterr().err
-    (here / "several.json").rename(here / "many/several.json")
+    (here / "study.json").rename(here / "many/study.json")
     assert written(here / "many") == before
 
 
@@ -185,24 +209,27 @@ def test_what_is_wrong_for_all_names_no_method(
     assert list(here.iterdir()) == []
 
 
-def test_a_damaged_several_json_is_a_sentence(here: Path, capsys: pytest.CaptureFixture[str]) -> None:
+@pytest.mark.parametrize("name", ["study.json", "several.json"])
+def test_a_damaged_description_is_a_sentence(
+    here: Path, capsys: pytest.CaptureFixture[str], name: str
+) -> None:
     (here / "many").mkdir()
-    (here / "many/several.json").write_text("[]")
+    (here / "many" / name).write_text("[]")
     assert main(["run", "--resume", "many"]) == 2
-    assert "several.json is not that of several methods" in capsys.readouterr().err
+    assert f"{name} does not describe a comparison of methods" in capsys.readouterr().err
 
 
-def test_report_takes_the_folder_for_its_runs(here: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    assert run_several("gcd,camp", "many") == 0
-    (here / "many/report.html").unlink()
-    capsys.readouterr()
-    assert main(["report", "many", "--format", "csv", "--protocol", "task_hungarian"]) == 0
+def test_report_takes_the_folder_for_its_runs(
+    compared: Path, here: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    words = ["report", str(compared)]
+    assert main([*words, "--format", "csv", "--protocol", "task_hungarian"]) == 0
     rows = capsys.readouterr().out.splitlines()[1:3]
     assert [row.split(",")[0] for row in rows] == ["gcd", "camp"]
-    final = json.loads((here / "many/gcd/results.json").read_text())["summary"]["task_hungarian"]["final"]
+    final = json.loads((compared / "gcd/results.json").read_text())["summary"]["task_hungarian"]["final"]
     assert float(rows[0].split(",")[2]) == pytest.approx(100 * final["all"], abs=1e-4)
-    assert main(["report", "many"]) == 0
-    assert (here / "many/report.html").exists()
+    assert main([*words, "--out", "page.html"]) == 0
+    assert (here / "page.html").exists()
 
 
 def test_the_trunk_runs_for_the_first_method_only(here: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -218,16 +245,17 @@ def test_the_trunk_runs_for_the_first_method_only(here: Path, monkeypatch: pytes
 
     monkeypatch.setattr(TorchEngine, "__call__", counted)
     after: dict[str, int] = {}
-    begun = Run._learn
+    learn = _RunLoop._learn
 
-    def noted(self: Run, *arguments: Any) -> None:
-        after.setdefault(self.settings.method, views)
-        begun(self, *arguments)
+    def noted(self: _RunLoop, *arguments: Any) -> None:
+        after.setdefault(self.experiment.settings.method, views)
+        learn(self, *arguments)
 
-    monkeypatch.setattr(Run, "_learn", noted)
+    monkeypatch.setattr(_RunLoop, "_learn", noted)
+    monkeypatch.setenv("CAMP_BANKS", str(here / "banks"))
     vit = "--backbone vit-s16 --weights random --depth 2 --resolution 16 --engine torch --augmentations 2"
     words = f"{TINY.replace('--resolution 8', vit)} --method camp,gcd --out many"
     assert main(["run", *words.split()]) == 0
-    # 12 training pictures of each digit with a clean and two augmented views, 4 test pictures with a clean one
+    # 12 training images of each digit with a clean and two augmented views, 4 test images with a clean one
     assert after == {"camp": 10 * (12 * 3 + 4), "gcd": 10 * (12 * 3 + 4)}
     assert views == after["camp"]

@@ -1,7 +1,7 @@
-"""This machine: some processes that each carry out one run after another.
+"""An executor with processes of this machine, each of which carries out one run after another.
 
-They are started once, so that torch is loaded once; each has its share of the cores. One that dies, for want of memory or by
-a signal, loses its run: another process takes it up from its checkpoint, once.
+The processes are started once, so that torch is loaded once; each has its share of the cores. The run of a process
+that dies is continued from its checkpoint by another one, once.
 """
 
 import multiprocessing
@@ -11,30 +11,37 @@ from collections.abc import Iterator, Sequence
 from multiprocessing.connection import Connection, wait
 from multiprocessing.context import SpawnProcess
 
-from camp.bench.engines import Ended
+from camp.bench.executors.banks import fill_bank
+from camp.bench.executors.base import Job, JobResult
+from camp.bench.executors.job import run_logged_job
 from camp.bench.settings import RunSettings
-from camp.bench.studies.banks import fill_bank
-from camp.bench.studies.jobs import Job, carry_out
 from camp.core.progress import Progress
 
-TRIES = 2
-"""Processes that a run may take down with it."""
+MAX_ATTEMPTS = 2
+"""Number of processes in which a run is tried."""
 
 
-class LocalEngine:
-    """`jobs` processes of this machine, each with `threads`, or with its share of the cores."""
+class LocalExecutor:
+    """Runs jobs in processes of this machine.
+
+    Args:
+        jobs: Number of processes.
+        threads: Threads of each process; by default its share of the cores.
+    """
+
+    shows_progress = False
 
     def __init__(self, jobs: int = 1, threads: int | None = None) -> None:
         self.jobs = jobs
         self.threads = threads or max(1, len(os.sched_getaffinity(0)) // jobs)
 
     def fill_bank(self, settings: RunSettings, progress: Progress) -> None:
-        """With all cores, where each run has only some of them."""
+        """Fill the bank with all cores, where each run has only some of them."""
         if self.jobs > 1:
             fill_bank(settings, progress)
 
-    def carry_out(self, jobs: Sequence[Job]) -> Iterator[Ended | None]:
-        """Jobs as they end, and None while nothing does."""
+    def run(self, jobs: Sequence[Job]) -> Iterator[JobResult | None]:
+        """Yield results as jobs end, and None while none does."""
         waiting = [(job, 1) for job in jobs]
         idle = [_Worker(self.threads) for _ in range(min(self.jobs, len(waiting)))]
         busy: dict[_Worker, tuple[Job, int]] = {}
@@ -42,26 +49,26 @@ class LocalEngine:
             while waiting or busy:
                 while waiting and idle:
                     worker, (job, attempt) = idle.pop(), waiting.pop(0)
-                    worker.begin(job)
+                    worker.start(job)
                     busy[worker] = (job, attempt)
                 ready = wait([worker.pipe for worker in busy], timeout=0.5)
                 if not ready:
                     yield None
                 for worker in [worker for worker in busy if worker.pipe in ready]:
                     job, attempt = busy.pop(worker)
-                    alive, fault = worker.answer()
+                    alive, error = worker.result()
                     idle.append(worker if alive else _Worker(self.threads))
-                    if not alive and attempt < TRIES:
+                    if not alive and attempt < MAX_ATTEMPTS:
                         waiting.append((job, attempt + 1))
                         continue
-                    yield Ended(job, fault)
+                    yield JobResult(job, error)
         finally:
             for worker in (*idle, *busy):
                 worker.stop()
 
 
 class _Worker:
-    """A process, and the pipe to it."""
+    """A process and the pipe to it."""
 
     def __init__(self, threads: int) -> None:
         context = multiprocessing.get_context("spawn")
@@ -70,11 +77,11 @@ class _Worker:
         self.process.start()
         theirs.close()
 
-    def begin(self, job: Job) -> None:
+    def start(self, job: Job) -> None:
         self.pipe.send(job)
 
-    def answer(self) -> tuple[bool, str | None]:
-        """Whether the process is still there, and why the job failed."""
+    def result(self) -> tuple[bool, str | None]:
+        """Return whether the process is alive, and why the job failed."""
         try:
             return True, self.pipe.recv()
         except (EOFError, ConnectionResetError):
@@ -90,7 +97,7 @@ class _Worker:
 
 
 def _serve(pipe: Connection, threads: int) -> None:
-    """Carry out jobs until there is nobody to ask for more."""
+    """Carry out jobs until the pipe is closed."""
     threading.Thread(target=_end_with_parent, daemon=True).start()
     while True:
         try:
@@ -98,14 +105,14 @@ def _serve(pipe: Connection, threads: int) -> None:
         except (EOFError, OSError, KeyboardInterrupt):
             return
         try:
-            fault = carry_out(job, threads)
+            error = run_logged_job(job, threads)
         except KeyboardInterrupt:
             return
-        pipe.send(fault)
+        pipe.send(error)
 
 
 def _end_with_parent() -> None:
-    """A study that was killed takes its runs with it, so that the same command can go on with them at once."""
+    """End with the process of the study, so that the same command can continue its runs at once."""
     parent = multiprocessing.parent_process()
     assert parent is not None
     parent.join()

@@ -1,4 +1,4 @@
-"""Pictures that can not be read, or are lost in the middle of a run."""
+"""Images that cannot be read, or are lost in the middle of a run."""
 
 import csv
 import json
@@ -7,14 +7,14 @@ from typing import Any
 
 import pytest
 from PIL import Image
-from small_runs import TINY, numbers, results_of, stop_after
+from small_runs import SMALL, numbers, results_of, stop_after
 
 import camp
 from camp.core.errors import CampError
 
 BROKEN = ("train/class 1/0.png", "train/class 3/2.png", "test/class 4/1.png")
-PICTURES = {
-    **TINY,
+IMAGES = {
+    **SMALL,
     "tasks": 2,
     "novel_fraction": 0.34,
     "order": "given",
@@ -25,12 +25,12 @@ PICTURES = {
 
 def spoil(root: Path) -> None:
     for key in BROKEN:
-        (root / key).write_text(f"{key} is not a picture")
+        (root / key).write_text(f"{key} is not an image")
 
 
 def skipped(folder: Path) -> list[str]:
     with (folder / "skipped.csv").open() as file:
-        return [row["picture"] for row in csv.DictReader(file)]
+        return [row["image"] for row in csv.DictReader(file)]
 
 
 def split_keys(folder: Path) -> set[str]:
@@ -39,15 +39,15 @@ def split_keys(folder: Path) -> set[str]:
     return {key for part in parts for keys in part.values() for key in keys}
 
 
-def test_broken_pictures_are_left_out_and_listed(
-    pictures: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+def test_unreadable_images_are_left_out_and_listed(
+    images: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    spoil(pictures)
-    options = {**PICTURES, "data": pictures, "bad_share": 0.1}
+    spoil(images)
+    options = {**IMAGES, "data": images, "bad_share": 0.1}
     whole = camp.run("folder", out=tmp_path / "whole", **options)
     assert skipped(whole.folder) == sorted(BROKEN)
     assert split_keys(whole.folder).isdisjoint(BROKEN)
-    assert results_of(whole.folder)["notes"] == ["3 pictures could not be read and were left out."]
+    assert results_of(whole.folder)["notes"] == ["3 images could not be read and were left out."]
     assert sum(task["test"] for task in results_of(whole.folder)["tasks"]) == 17
 
     # What the run went without does not matter any more: removed or mended, it ends in the same numbers.
@@ -55,38 +55,38 @@ def test_broken_pictures_are_left_out_and_listed(
         ("removed", lambda path: path.unlink()),
         ("mended", lambda path: Image.new("RGB", (20, 24), "red").save(path)),
     ):
-        spoil(pictures)
-        let_go_on = stop_after(monkeypatch, 3)
+        spoil(images)
+        let_continue = stop_after(monkeypatch, 3)
         with pytest.raises(KeyboardInterrupt):
             camp.run("folder", out=tmp_path / name, **options)
-        let_go_on()
+        let_continue()
         for key in BROKEN:
-            change(pictures / key)
+            change(images / key)
         resumed = camp.run("folder", out=tmp_path / name, **options)
         assert numbers(resumed.folder) == numbers(whole.folder)
         assert skipped(resumed.folder) == sorted(BROKEN)
 
 
-def test_too_many_broken_pictures_stop_a_run_until_they_are_gone(pictures: Path, tmp_path: Path) -> None:
-    whole = {key: (pictures / key).read_bytes() for key in BROKEN}
-    spoil(pictures)
-    options = {**PICTURES, "data": pictures, "bad_share": 0.02}
+def test_too_many_unreadable_images_stop_a_run_until_they_are_gone(images: Path, tmp_path: Path) -> None:
+    whole = {key: (images / key).read_bytes() for key in BROKEN}
+    spoil(images)
+    options = {**IMAGES, "data": images, "bad_share": 0.02}
     for name in ("removed", "mended"):
         out = tmp_path / name
         with pytest.raises(CampError) as error:
             camp.run("folder", out=out, **options)
         assert str(error.value).startswith(
-            "3 of 66 pictures could not be read, more than the 2% that --bad-share"
+            "3 of 66 images could not be read, more than the 2% that --bad-share"
         )
         assert f"use --resume {out}" in str(error.value)
         assert skipped(out) == sorted(BROKEN)
         assert not (out / "split.json").exists()
     for key in BROKEN:
-        (pictures / key).unlink()
+        (images / key).unlink()
     removed = camp.run("folder", out=tmp_path / "removed", **options)
     assert sum(task["test"] for task in results_of(removed.folder)["tasks"]) == 17
     for key, data in whole.items():
-        (pictures / key).write_bytes(data)
+        (images / key).write_bytes(data)
     mended = camp.run("folder", out=tmp_path / "mended", **options)
     assert split_keys(mended.folder) == split_keys(removed.folder) | set(BROKEN)
     for finished in (removed, mended):
@@ -98,18 +98,18 @@ def test_too_many_broken_pictures_stop_a_run_until_they_are_gone(pictures: Path,
     ("lose", "sentence"),
     [
         (lambda path: path.unlink(), "was a file removed?"),
-        (lambda path: path.write_bytes(b"torn"), "1 of the run's 66 pictures can no longer be read"),
+        (lambda path: path.write_bytes(b"torn"), "1 of the run's 66 images can no longer be read"),
     ],
 )
-def test_a_picture_lost_in_the_middle_of_a_run(
-    pictures: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, lose: Any, sentence: str
+def test_an_image_lost_in_the_middle_of_a_run(
+    images: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, lose: Any, sentence: str
 ) -> None:
-    options = {**PICTURES, "data": pictures}
-    let_go_on = stop_after(monkeypatch, 3)
+    options = {**IMAGES, "data": images}
+    let_continue = stop_after(monkeypatch, 3)
     with pytest.raises(KeyboardInterrupt):
         camp.run("folder", out=tmp_path / "run", **options)
-    let_go_on()
-    path = pictures / "train/class 0/5.png"
+    let_continue()
+    path = images / "train/class 0/5.png"
     kept = path.read_bytes()
     lose(path)
     with pytest.raises(CampError) as error:

@@ -1,11 +1,26 @@
-"""The words of `camp run` as the settings of one run, or of several."""
+"""The words of `camp run` as the settings of one run, or as a comparison of methods."""
 
 import pytest
 
-from camp.bench.options import methods_named, parse
-from camp.bench.settings import from_flat, option_names
+from camp.bench.settings import RunSettings, from_flat, option_names
+from camp.bench.studies.comparison import methods_without
+from camp.cli.run import RunRequest, methods_named, parse
 from camp.core.errors import CampError
 from camp.methods.registry import METHODS
+
+
+def settings_of(request: RunRequest) -> list[RunSettings]:
+    """Return the settings of all runs."""
+    if request.study is None:
+        assert request.settings is not None
+        return [request.settings]
+    return [point.settings for point in request.study.points()]
+
+
+def lines_without(request: RunRequest) -> list[str]:
+    """Return the lines about options that some methods do not have."""
+    assert request.study is not None
+    return methods_without(request.study)
 
 
 def test_methods_are_named_alone_in_a_list_or_all() -> None:
@@ -50,36 +65,35 @@ def test_a_method_that_needs_all_labels_is_refused_where_some_are_missing(words:
 )
 def test_and_taken_where_none_is_or_only_the_split_knows(words: str) -> None:
     asked = parse(["fine-tune", "gcd"], ["--out", "x", *words.split()])
-    assert [settings.method for settings in asked.each] == ["fine-tune", "gcd"]
+    assert [settings.method for settings in settings_of(asked)] == ["fine-tune", "gcd"]
 
 
-def test_one_method_is_parsed_as_ever() -> None:
+def test_one_method() -> None:
     asked = parse(["gcd"], ["--method", "gcd", "--out", "x", "--epochs", "3", "--quiet", "--seed", "4"])
-    assert asked.each == [from_flat("gcd", {"epochs": 3, "seed": 4})]
-    assert (str(asked.out), asked.quiet, asked.remarks) == ("x", True, [])
+    assert settings_of(asked) == [from_flat("gcd", {"epochs": 3, "seed": 4})]
+    assert (str(asked.out), asked.quiet) == ("x", True)
 
 
 def test_an_option_goes_to_every_method_that_has_it() -> None:
     words = "--method camp,gcd,pa --out x --seed 2 --tasks 3 --epochs 7 --adapter=sdc --no-supervised --exemplars 5"
     asked = parse(["camp", "gcd", "pa"], words.split())
     common = {"seed": 2, "tasks": 3, "epochs": 7}
-    assert asked.each == [
+    assert settings_of(asked) == [
         from_flat("camp", {**common, "adapter": "sdc", "supervised": False, "exemplars": 5}),
         from_flat("gcd", common),
         from_flat("pa", {**common, "exemplars": 5}),
     ]
-    assert asked.remarks == [
+    assert lines_without(asked) == [
         "gcd, pa: no --adapter, run without",
-        "gcd, pa: no --no-supervised, run without",
+        "gcd, pa: no --supervised, run without",
         "gcd: no --exemplars, run without",
     ]
-    assert asked.each[2].settings.training.learning_rate != asked.each[1].settings.training.learning_rate
 
 
 def test_what_is_not_given_is_each_methods_own_default() -> None:
     asked = parse(list(METHODS), ["--out", "x", "--setting", "cil"])
-    assert asked.each == [from_flat(method, {"setting": "cil"}) for method in METHODS]
-    assert asked.remarks == []
+    assert settings_of(asked) == [from_flat(method, {"setting": "cil"}) for method in METHODS]
+    assert lines_without(asked) == []
 
 
 @pytest.mark.parametrize(
@@ -97,6 +111,9 @@ def test_what_is_not_given_is_each_methods_own_default() -> None:
         ("--setting cll", 'There is no setting "cll"; the settings are gccd, cil, ssl-cl, semi-cl, gcd, igcd, cgcd.'),
         ("--dataset digits --classes-per-domain 3", "classes_per_domain is for domainnet, not digits."),
         ("--split s.json --tasks 2", "A given split already decides tasks: leave that out, or the split."),
+        ("--epochs three", "epochs takes a whole number, not 'three'."),
+        ("--adapter affine", "adapter takes 'none' or 'linear' or 'mlp' or 'trex' or 'sdc', not 'affine'."),
+        ("--adapter", "Argument --adapter: expected one argument."),
         ("--augmentations 0", "Two views of a picture are compared, so the bank needs at least 2 augmentations, not 0."),
         ("--beta 2 --setting cll", 'There is no setting "cll"; the settings are gccd, cil, ssl-cl, semi-cl, gcd, igcd, cgcd.'),
     ],
@@ -107,18 +124,21 @@ def test_mistakes(words: str, said: str) -> None:
     assert str(error.value) == said
 
 
-def test_an_option_given_twice_is_one_remark() -> None:
-    asked = parse(["camp", "gcd"], ["--out", "x", "--adapter", "sdc", "--adapter", "none"])
-    assert asked.remarks == ["gcd: no --adapter, run without"]
+def test_several_methods_need_a_folder() -> None:
+    with pytest.raises(CampError, match="add --out FOLDER"):
+        parse(["camp", "gcd"], ["--epochs", "3"])
 
 
-@pytest.mark.parametrize("words", ["--adapter affine", "--epochs three", "--adapter", ""])
-def test_values_are_checked_by_the_methods_that_take_them(
-    words: str, capsys: pytest.CaptureFixture[str]
-) -> None:
-    out = ["--out", "x"] if words else []
+@pytest.mark.parametrize("methods", [["gcd"], ["gcd", "camp"]])
+def test_a_path_of_digits_is_a_path(methods: list[str]) -> None:
+    asked = parse(methods, ["--out", "x", "--dataset", "folder", "--data", "2023"])
+    assert {settings.data.data for settings in settings_of(asked)} == {"2023"}
+
+
+@pytest.mark.parametrize("words", ["--epochs three", "--seed 1.5", "--epochs", ""])
+def test_values_of_one_method_are_checked(words: str, capsys: pytest.CaptureFixture[str]) -> None:
     with pytest.raises(SystemExit) as stop:
-        parse(["gcd", "camp"], [*out, *words.split()])
+        parse(["gcd"], [*(["--out", "x"] if words else []), *words.split()])
     assert stop.value.code == 2
     assert (words.split() or ["--out"])[0] in capsys.readouterr().err
 
@@ -136,5 +156,5 @@ def test_help_of_several_names_who_takes_what(capsys: pytest.CaptureFixture[str]
     for method in ("camp", "gcd", "pa"):
         for name in option_names(method, own=True):
             assert f"--{name.replace('_', '-')}" in lines
-    assert "one view bank: camp, gcd, pa." in shown
+    assert "one after another: camp, gcd, pa." in " ".join(shown.split())
     assert "--images-per-class" in shown

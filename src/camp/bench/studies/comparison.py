@@ -1,0 +1,112 @@
+"""Comparisons of methods: a study whose only axis is the method, with one run folder per method.
+
+    FOLDER/study.json      the methods in order and their options, written first
+    FOLDER/<method>/       the run of each
+    FOLDER/report.html     one page of all
+
+The runs agree in data, backbone and views, so the first one fills the view bank and the others find it full.
+"""
+
+import contextlib
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from camp.bench.executors.in_process import InProcessExecutor
+from camp.bench.experiment import Experiment
+from camp.bench.run_folder import FORMER_STUDY_FILE, STUDY_FILE, RunFolder
+from camp.bench.settings import DataSettings, from_dict, option_names
+from camp.bench.studies.runner import MethodStore, StudyOutcome, run_study
+from camp.bench.studies.study import Options, Study, grid
+from camp.core import distributed
+from camp.core.errors import CampError
+from camp.core.files import read_json
+from camp.core.progress import Progress
+from camp.core.settings import Settings, options_of, with_options
+from camp.data.view_settings import ViewSettings
+from camp.nn.backbones.settings import BackboneSettings
+
+
+def comparison(methods: Sequence[str], options: Options) -> Study:
+    """Return the study that compares `methods` under `options`; a method without an option is run without it."""
+    base = dict(options)
+    seed = base.pop("seed", 0)
+    shared: tuple[Settings, ...] = (DataSettings(), BackboneSettings(), ViewSettings())
+    for part in shared:  # a mistake here concerns no method in particular
+        with_options(part, {name: base[name] for name in options_of(part) if name in base})
+    study = _study(grid(method=methods), base, [seed])
+    for row in study.rows:
+        try:
+            study.point(row, seed)
+        except CampError as error:
+            raise CampError(f"With {row['method']}: {error}") from error
+    return study
+
+
+def methods_without(study: Study) -> list[str]:
+    """Return a line for each option that some methods of a comparison do not have."""
+    lines = []
+    for name in study.base:
+        without = [method for method in study.methods if name not in option_names(method)]
+        if without:
+            lines.append(f"{', '.join(without)}: no --{name.replace('_', '-')}, run without")
+    return lines
+
+
+def start_comparison(study: Study, folder: Path, progress: Progress, command: str = "") -> StudyOutcome:
+    """Run every method of a comparison in the new folder `folder`."""
+    store = MethodStore(folder, command)
+    with distributed.process_group(), contextlib.ExitStack() as held:
+        with distributed.synchronized_errors():
+            if distributed.is_main_process():
+                for path in (folder, *(job.folder for job in store.jobs(study))):
+                    RunFolder(path).check_free()
+            # A mistake in the data or the backbone concerns all methods, and shows before there is a folder.
+            Experiment.prepare(store.jobs(study)[0].settings)
+            if distributed.is_main_process():
+                RunFolder(folder).create()
+                held.enter_context(RunFolder(folder).locked())
+        return run_study(study, store, InProcessExecutor(progress), progress)
+
+
+def resume_comparison(folder: Path, progress: Progress) -> StudyOutcome:
+    """Continue a comparison: start runs that are missing and continue those that are not finished."""
+    with distributed.process_group(), contextlib.ExitStack() as held:
+        values: dict[str, Any] = {}
+        with distributed.synchronized_errors():
+            if distributed.is_main_process():
+                held.enter_context(RunFolder(folder).locked())
+                values = _read(folder)
+        values = distributed.broadcast(values)
+        study = _study(values["rows"], values["base"], values["seeds"])
+        store = MethodStore(folder, values["command"])
+        return run_study(study, store, InProcessExecutor(progress), progress)
+
+
+def _study(rows: Sequence[Options], base: Options, seeds: Sequence[int]) -> Study:
+    return Study("comparison", "Comparison of methods", tuple(rows), "table", base=base, seeds=tuple(seeds))
+
+
+def _read(folder: Path) -> dict[str, Any]:
+    """Read rows, shared options, seeds and command of a comparison, of earlier versions too."""
+    former = not (folder / STUDY_FILE).exists()
+    path = folder / (FORMER_STUDY_FILE if former else STUDY_FILE)
+    values = read_json(path)
+    try:
+        if not former:
+            rows, seeds = [run["row"] for run in values["runs"]], [run["seed"] for run in values["runs"]]
+            base = values["base"]
+        else:
+            runs = [from_dict(settings) for settings in values["methods"].values()]
+            rows = [{name: option.default for name, option in options_of(run).items()} for run in runs]
+            seeds, base = [row.pop("seed") for row in rows], {}
+        return {"rows": rows, "base": base, "seeds": list(dict.fromkeys(seeds)), "command": values["command"]}
+    except CampError as error:
+        raise CampError(
+            f"{path} was written by another version of camp: {str(error).rstrip('.')}; compare the methods "
+            "again in another folder."
+        ) from error
+    except (KeyError, TypeError, AttributeError) as error:
+        raise CampError(
+            f"{path} does not describe a comparison of methods; choose another folder."
+        ) from error

@@ -1,0 +1,59 @@
+"""`camp report`: the page or a table of run folders."""
+
+from pathlib import Path
+from typing import Annotated, Literal
+
+import tyro
+
+from camp.bench.report.schema import Protocol
+from camp.cli.output import show_runs
+from camp.core.errors import CampError
+
+
+def report(words: list[str]) -> int:
+    """Carry out the command."""
+    return tyro.cli(_report, args=words, prog="camp report")
+
+
+def _report(
+    runs: Annotated[tuple[str, ...], tyro.conf.Positional],
+    out: str | None = None,
+    format: Literal["page", "text", "md", "csv", "latex"] | None = None,
+    protocol: Protocol = "agnostic",
+    published: bool = False,
+    table: Literal["comparison", "tasks", "numbers"] = "comparison",
+) -> int:
+    """Make a page or a table from run folders, with several runs side by side.
+
+    Args:
+        runs: Run folders, or folders that hold run folders.
+        out: File to write; if not given, report.html in the first folder, or the screen for a table.
+        format: HTML page, or table as text, Markdown, CSV or LaTeX; if not given, the page, or text for --table.
+        protocol: Accuracy: task-agnostic, task-aware, or after matching on the test images of all or each task.
+        published: Show the numbers of the paper's Table 1, or of Table 2 with --setting cil, beside ours.
+        table: One row per setting, one row per task, or the numbers of novel categories beside the true ones.
+    """
+    if not runs:
+        raise CampError("camp report needs at least one run folder.")
+    folders = [Path(run) for run in runs]
+    if published and table != "comparison":
+        raise CampError(f"The paper has no --table {table}: leave out --table or --published.")
+    if format is None:
+        format = "text" if published or table != "comparison" else "page"
+    if format == "page":
+        if published or table != "comparison":
+            reason = "The paper's numbers are shown in a table" if published else "A page has no --table"
+            raise CampError(f"{reason}: add --format md or another.")
+        show_runs(folders, Path(out) if out else folders[0] / "report.html", protocol)
+        return 0
+    from camp.bench.report.published import as_published
+    from camp.bench.report.schema import load_runs
+    from camp.bench.report.tables import TABLES
+    from camp.core.files import write_text
+
+    text = (as_published if published else TABLES[table])(load_runs(folders), format, protocol)
+    if out:
+        write_text(Path(out), text + "\n")
+    else:
+        print(text)
+    return 0

@@ -1,0 +1,209 @@
+"""One schema for settings, whatever they are read from.
+
+Settings are frozen dataclasses, possibly nested, with a docstring below each field. tyro turns them into
+command-line options; this module reads the same fields from JSON files, keyword arguments, TOML files and single
+words of a command line, and pydantic checks every value against the type of its field. A plain field is an option
+under its own name, however deeply it is nested: `epochs` sets `settings.training.epochs`.
+"""
+
+import dataclasses
+import difflib
+import functools
+import os
+import typing
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from types import MappingProxyType
+from typing import Any, ClassVar, Literal, Protocol, TypeVar
+
+import numpy as np
+from pydantic import TypeAdapter, ValidationError
+
+from camp.core.errors import CampError
+
+DOES_NOT_CHANGE_RESULT: Mapping[str, Any] = MappingProxyType({"changes_result": False})
+"""Metadata of fields that say where data is or where work is done: `field(metadata=DOES_NOT_CHANGE_RESULT)`."""
+
+
+class Settings(Protocol):
+    """An instance of a dataclass."""
+
+    __dataclass_fields__: ClassVar[dict[str, dataclasses.Field[Any]]]
+
+
+S = TypeVar("S", bound=Settings)
+
+
+@dataclass(frozen=True)
+class Option:
+    """A plain field of settings."""
+
+    name: str
+    type: Any
+    default: object
+    changes_result: bool = True
+
+    @property
+    def flag(self) -> str:
+        """The option on a command line, such as `--batch-size`."""
+        return as_flag(self.name)
+
+    def check(self, value: object) -> Any:
+        """Check a value of a program or of a file; numbers of NumPy and paths become plain values.
+
+        >>> Option("epochs", int, 1).check(3)
+        3
+        """
+        value = os.fspath(value) if isinstance(value, os.PathLike) else value
+        value = value.item() if isinstance(value, np.generic) else value
+        value = tuple(value) if isinstance(value, list) else value
+        try:
+            return _adapter(self.type).validate_python(value, strict=True)
+        except ValidationError:
+            raise self._error(value) from None
+
+    def parse(self, word: str) -> Any:
+        """Read a value from a word of a command line.
+
+        >>> Option("tasks", int | None, None).parse("3"), Option("data", str | None, None).parse("2023")
+        (3, '2023')
+        """
+        if word == "None" and type(None) in typing.get_args(self.type):
+            return None
+        try:
+            return _adapter(self.type).validate_strings(word)
+        except ValidationError:
+            raise self._error(word) from None
+
+    def _error(self, value: object) -> CampError:
+        return CampError(f"{self.name} takes {_describe(self.type)}, not {value!r}.")
+
+
+def as_flag(name: str) -> str:
+    """Return the command-line option of a field.
+
+    >>> as_flag("batch_size")
+    '--batch-size'
+    """
+    return f"--{name.replace('_', '-')}"
+
+
+def options_of(settings: Settings) -> dict[str, Option]:
+    """Return all plain fields of settings by name, with the values in `settings` as defaults."""
+    found: dict[str, Option] = {}
+    for field, kind, value in _fields(settings):
+        if _nested(value):
+            found |= options_of(value)
+        else:
+            found[field.name] = Option(field.name, kind, value, field.metadata.get("changes_result", True))
+    return found
+
+
+def with_options(settings: S, values: Mapping[str, object]) -> S:
+    """Return `settings` with the options in `values`, which are named without regard to nesting.
+
+    Raises:
+        CampError: if an option does not exist or has a value of another type.
+    """
+    check_names(values, options_of(settings))
+    changes: dict[str, Any] = {}
+    for field, kind, value in _fields(settings):
+        if _nested(value):
+            inner = {name: values[name] for name in options_of(value) if name in values}
+            if inner:
+                changes[field.name] = with_options(value, inner)
+        elif field.name in values:
+            changes[field.name] = Option(field.name, kind, value).check(values[field.name])
+    return dataclasses.replace(settings, **changes)
+
+
+def with_json(settings: S, values: Mapping[str, Any]) -> S:
+    """Return `settings` with the nested `values` of a JSON file; what the file lacks stays as it is.
+
+    Raises:
+        CampError: if the file has a field that does not exist here, or a value of another type.
+    """
+    check_names(values, [field.name for field, _, _ in _fields(settings)])
+    changes: dict[str, Any] = {}
+    for field, kind, value in _fields(settings):
+        if field.name in values:
+            given = values[field.name]
+            option = Option(field.name, kind, value)
+            changes[field.name] = with_json(value, given) if _nested(value) else option.check(given)
+    return dataclasses.replace(settings, **changes)
+
+
+def result_values(settings: Settings) -> dict[str, Any]:
+    """Return the nested values that decide what comes out, without those that are None.
+
+    Options that are None are left out so that a new option whose default is None changes no existing value.
+    """
+    found: dict[str, Any] = {}
+    for field, _, value in _fields(settings):
+        if _nested(value):
+            found[field.name] = result_values(value)
+        elif value is not None and field.metadata.get("changes_result", True):
+            found[field.name] = value
+    return found
+
+
+def check_names(names: Iterable[str], known: Iterable[str], owner: str = "") -> None:
+    """Refuse a name that is not among the options `known` of `owner`, with the nearest one as a hint."""
+    known = list(known)
+    for name in names:
+        if name not in known:
+            of = f" for {owner}" if owner else ""
+            raise CampError(f'There is no option "{name}"{of}{did_you_mean(name, known)}')
+
+
+def did_you_mean(name: str, known: Iterable[str]) -> str:
+    """Return the end of a sentence about an unknown name.
+
+    >>> did_you_mean("epoch", ["epochs", "seed"]), did_you_mean("zyx", ["epochs"])
+    ('; did you mean epochs?', '.')
+    """
+    near = difflib.get_close_matches(name, sorted(known), n=1)
+    return f"; did you mean {near[0]}?" if near else "."
+
+
+def describe_error(error: ValidationError) -> str:
+    """Return the first fault that pydantic found, as a sentence without a full stop."""
+    fault = error.errors(include_url=False)[0]
+    place = ".".join(str(part) for part in fault["loc"])
+    return f"{place}: {fault['msg']}" if place else str(fault["msg"])
+
+
+def _fields(settings: Settings) -> Iterable[tuple[dataclasses.Field[Any], Any, Any]]:
+    """Yield each field with its type and its value."""
+    hints = _hints(type(settings))
+    for field in dataclasses.fields(settings):
+        yield field, hints[field.name], getattr(settings, field.name)
+
+
+def _nested(value: object) -> bool:
+    return dataclasses.is_dataclass(value)
+
+
+@functools.cache
+def _hints(kind: type) -> dict[str, Any]:
+    return typing.get_type_hints(kind)
+
+
+@functools.cache
+def _adapter(kind: Any) -> TypeAdapter[Any]:
+    return TypeAdapter(kind)
+
+
+def _describe(kind: Any) -> str:
+    """Describe a type in words.
+
+    >>> _describe(float | None), _describe(Literal["a", "b"])
+    ('a number or None', "'a' or 'b'")
+    """
+    inner = typing.get_args(kind)
+    if typing.get_origin(kind) is Literal:
+        return " or ".join(map(repr, inner))
+    if inner:
+        return " or ".join(map(_describe, inner))
+    words = {int: "a whole number", float: "a number", bool: "True or False", str: "a text"}
+    return words.get(kind, "None")
