@@ -5,8 +5,8 @@ from pathlib import Path
 from typing import Any, Literal
 
 from camp.bench.report.page import write_page
-from camp.bench.report.schema import RunResults, load_run
 from camp.bench.report.tables import as_table
+from camp.bench.results import StoredRun, load_run
 from camp.core.progress import Progress
 
 
@@ -15,12 +15,12 @@ class Finished:
     """A run in its folder."""
 
     folder: Path
-    results: RunResults
+    results: StoredRun
 
     @property
     def accuracy(self) -> dict[str, float | None]:
         """Share of right answers after the last task, task not told: all, known, novel."""
-        return dict(self.results.results["summary"]["agnostic"]["final"])  # type: ignore[arg-type]
+        return self.results.results.summary["agnostic"].final.model_dump()
 
     def table(self, format: Literal["text", "md", "csv", "latex"] = "text") -> str:
         """The figures as text, md, csv or latex."""

@@ -17,6 +17,7 @@ import torch
 from camp.bench.checkpoint import load_checkpoint, save_checkpoint, told_checkpoint
 from camp.bench.evaluation.after_task import Evaluator
 from camp.bench.records import category_records, described, predictions_csv, task_record
+from camp.bench.results import CategoryResults, Results, TaskResults, read_results
 from camp.bench.run_folder import alone_in, check_free, config_of, new_folder
 from camp.bench.settings import RunSettings, from_dict, to_dict
 from camp.bench.trained_tips import TrainedTips
@@ -51,7 +52,7 @@ def start(
     progress: Progress,
     command: str = "",
     tips: TrainedTips | None = None,
-) -> dict[str, Any]:
+) -> Results:
     """Begin a run in the new folder `out` and see it through; returns its results.
 
     Tips that are among `tips` are not trained again, and others are added.
@@ -67,7 +68,7 @@ def start(
         return run.through()
 
 
-def resume(out: Path, progress: Progress, tips: TrainedTips | None = None) -> dict[str, Any]:
+def resume(out: Path, progress: Progress, tips: TrainedTips | None = None) -> Results:
     """Go on with the run in `out` from wherever it was stopped; a finished run is left as it is."""
     with distributed.process_group(), contextlib.ExitStack() as held:
         config: dict[str, Any] = {}
@@ -77,12 +78,17 @@ def resume(out: Path, progress: Progress, tips: TrainedTips | None = None) -> di
                 held.enter_context(alone_in(out))
         config = distributed.broadcast(config)
         run = Run(from_dict(config["settings"]), out, progress, config.get("command", ""), tips)
-        finished = distributed.broadcast(run.finished() if distributed.is_main_process() else None)
-        if finished is not None:
-            return finished
+        finished = run.finished() if distributed.is_main_process() else None
+        if distributed.broadcast(finished is not None):
+            return _broadcast(finished)
         with distributed.synchronized_errors():
             run.prepare()
         return run.through()
+
+
+def _broadcast(results: Results | None) -> Results:
+    """The results of the main process in every process."""
+    return Results.model_validate(distributed.broadcast(results.model_dump() if results else None))
 
 
 def _load(settings: RunSettings) -> Dataset:
@@ -144,17 +150,17 @@ class Run:
         self.progress = progress if distributed.is_main_process() else Progress(quiet=True)
         self.clock = Clock({})
         self.evaluator = Evaluator()
-        self.records: list[dict[str, Any]] = []
-        self.categories: list[dict[str, Any]] = []
-        self.results: dict[str, Any] = {}
+        self.records: list[TaskResults] = []
+        self.categories: list[CategoryResults] = []
+        self.results: Results | None = None
 
-    def finished(self) -> dict[str, Any] | None:
+    def finished(self) -> Results | None:
         """The results, if there is nothing left to do; they need neither data nor backbone."""
         state, results = self.out / "checkpoint" / "state.json", self.out / "results.json"
         if not (state.exists() and results.exists()):
             return None
-        measured = read_json(results)
-        return measured if read_json(state)["task"] == measured["tasks_planned"] else None
+        measured = read_results(results)
+        return measured if read_json(state)["task"] == measured.tasks_planned else None
 
     def write_config(self) -> None:
         """config.json, by which the folder is known as a run's."""
@@ -179,7 +185,7 @@ class Run:
             self.backbone, self.chosen.settings, self.settings.seed, device
         )
 
-    def through(self) -> dict[str, Any]:
+    def through(self) -> Results:
         """From the bank to the results, skipping what an earlier process did; `prepare` comes first."""
         method, device = self.method, torch.device(distributed.local_device(self.settings.backbone.device))
         with self.clock.of("bank"):
@@ -193,7 +199,7 @@ class Run:
             if distributed.is_main_process():
                 self._write_results()  # again, now that the evaluation's time is known
                 self._checkpoint(method, t + 1, None)
-        return distributed.broadcast(self.results)  # and nobody goes on before everything is written
+        return _broadcast(self.results)  # and nobody goes on before everything is written
 
     def _backbone_settings(self) -> Any:
         """The backbone asked for; vectors bring their length with them."""
@@ -294,8 +300,9 @@ class Run:
         under_way = stream[task][0] if epoch is not None else None
         with self.progress.track("Taking up the checkpoint", 1):
             method.load(state, under_way, stream[0][0].views)
-        self.evaluator = Evaluator.restored(values["evaluator"])
-        self.records, self.categories = values["records"], values["categories"]
+        self.evaluator = Evaluator.model_validate(values["evaluator"])
+        self.records = [TaskResults.model_validate(record) for record in values["records"]]
+        self.categories = [CategoryResults.model_validate(record) for record in values["categories"]]
         for phase, seconds in values["seconds"].items():
             self.clock.seconds[phase] = self.clock.seconds.get(phase, 0.0) + seconds
         self._forget_metrics(task, epoch or 0)
@@ -364,25 +371,27 @@ class Run:
         class_of = self.evaluator.class_of_category
         self.records.append(task_record(method, self.split.tasks[task.index], truth, measured))
         self.categories += category_records(method, task, truth, class_of, self.dataset, self.out)
-        self.results = {
-            "format": 1,
-            "name": str(self.out),
-            "command": self.command,
+        self.results = Results(
+            name=str(self.out),
+            command=self.command,
             **described(self.chosen, self.backbone, method.epochs),
-            "notes": self._notes(),
-            "tasks_planned": len(self.split.tasks),
-            "tasks": self.records,
-            **{key: measured[key] for key in ("summary", "confusion", "map")},
-            "categories": self.categories,
-        }
+            notes=self._notes(),
+            tasks_planned=len(self.split.tasks),
+            tasks=list(self.records),
+            summary=measured.summary,
+            confusion=measured.confusion,
+            map=measured.map,
+            categories=list(self.categories),
+            seconds={},
+        )
         self._write_results()
         write_text(
-            self.out / "predictions.csv", predictions_csv(method, truths, measured["predictions"], class_of)
+            self.out / "predictions.csv", predictions_csv(method, truths, measured.predictions, class_of)
         )
-        final = measured["summary"]["agnostic"]["final"]
-        shares = ", ".join(f"{name} {100 * v:.1f}" for name, v in final.items() if v is not None)
+        final = measured.summary["agnostic"].final
+        shares = ", ".join(f"{name} {100 * v:.1f}" for name, v in final if v is not None)
         self.progress.note(
-            f"After task {task.index + 1} of {len(self.split.tasks)}: {shares} (% right, task not told)"
+            f"After task {task.index + 1} of {len(self.split.tasks)}: {shares} (task-agnostic accuracy, %)"
         )
 
     def _notes(self) -> list[str]:
@@ -398,17 +407,19 @@ class Run:
     def _write_results(self) -> None:
         """results.json with the time spent so far."""
         seconds = self.clock.seconds
-        self.results["seconds"] = {"total": sum(seconds.values()), **seconds}
-        write_json(self.out / "results.json", self.results)
+        assert self.results is not None
+        spent = {"total": sum(seconds.values()), **seconds}
+        self.results = self.results.model_copy(update={"seconds": spent})
+        write_json(self.out / "results.json", self.results.model_dump())
 
     def _checkpoint(self, method: Method, task: int, epoch: int | None) -> None:
         """`task` and `epoch` are the next to be done; no epoch means between tasks."""
         values = {
             "task": task,
             "epoch": epoch,
-            "evaluator": self.evaluator.state(),
-            "records": self.records,
-            "categories": self.categories,
+            "evaluator": self.evaluator.model_dump(),
+            "records": [record.model_dump() for record in self.records],
+            "categories": [record.model_dump() for record in self.categories],
             "seconds": self.clock.seconds,
         }
         save_checkpoint(self.out / "checkpoint", method.state(), values)

@@ -1,4 +1,4 @@
-"""What a run writes down about a task: entries of results.json, and predictions.csv."""
+"""Build what a run records about a task: entries of results.json, and predictions.csv."""
 
 import csv
 import io
@@ -6,9 +6,11 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 import torch
 
-from camp.bench.evaluation.after_task import PROTOCOLS
+from camp.bench.evaluation.after_task import TaskMeasurement
+from camp.bench.results import CategoryResults, TaskResults
 from camp.bench.settings import RunSettings, to_dict
 from camp.bench.thumbnails import save_thumbnails
 from camp.data.datasets import dataset_info
@@ -18,12 +20,12 @@ from camp.data.tasks import Task, TaskTruth
 from camp.methods.base import Method
 from camp.nn.backbones.base import Backbone
 
-_PICTURES = 6
-"""Shown of each discovered category: those nearest to its centroid."""
+_THUMBNAILS = 6
+"""Images kept of each discovered category: those nearest to its centroid."""
 
 
 def described(settings: RunSettings, backbone: Backbone, epochs: int) -> dict[str, Any]:
-    """What was run, for a reader who compares runs."""
+    """The fields of `Results` that say what was run."""
     fresh = settings.views.views == "fresh" or backbone.trunk is None
     return {
         "method": settings.method,
@@ -40,30 +42,31 @@ def described(settings: RunSettings, backbone: Backbone, epochs: int) -> dict[st
     }
 
 
-def task_record(
-    method: Method, plan: TaskSplit, truth: TaskTruth, measured: dict[str, Any]
-) -> dict[str, Any]:
-    """One task's entry: what it held, and what was measured after it."""
+def task_record(method: Method, plan: TaskSplit, truth: TaskTruth, measured: TaskMeasurement) -> TaskResults:
+    """The entry of a task: its classes and images, and what was measured after it."""
     names = truth.class_names
-    return {
-        "task": truth.index,
-        "known": [names[c] for c in truth.known],
-        "novel": [names[c] for c in truth.novel],
-        "labelled": len(plan.labelled),
-        "unlabelled": len(plan.unlabelled),
-        "test": len(plan.test),
-        "novel_true": len(truth.novel),
-        "novel_used": method.found.get("n_novel", 0),
-        "curve": method.found.get("curve"),
-        **{name: method.found[name] for name in ("novel_error", "recipe") if name in method.found},
-        **{name: measured[name] for name in (*PROTOCOLS, "stored", "drift") if name in measured},
-    }
+    return TaskResults(
+        task=truth.index,
+        known=[names[c] for c in truth.known],
+        novel=[names[c] for c in truth.novel],
+        labelled=len(plan.labelled),
+        unlabelled=len(plan.unlabelled),
+        test=len(plan.test),
+        novel_true=len(truth.novel),
+        novel_used=method.found.get("n_novel", 0),
+        curve=method.found.get("curve"),
+        novel_error=method.found.get("novel_error"),
+        parameters=method.found.get("recipe"),
+        **measured.rows,
+        stored=measured.stored,
+        drift=measured.drift,
+    )
 
 
 def category_records(
     method: Method, task: Task, truth: TaskTruth, class_of: list[int], dataset: Dataset, out: Path
-) -> list[dict[str, Any]]:
-    """An entry for each category of this task, with pictures of the discovered ones below `out`."""
+) -> list[CategoryResults]:
+    """The entries of the categories of this task; thumbnails of the discovered ones are written below `out`."""
     assigned = method.assigned().numpy()
     names = truth.class_names
     records = []
@@ -74,37 +77,37 @@ def category_records(
         members = np.flatnonzero(assigned == position)
         known = category.label is not None
         typical = [] if known else _most_typical(method, task, members, position)
-        pictures = [truth.train_keys[row] for row in typical]
+        keys = [truth.train_keys[row] for row in typical]
         right = truth.train_classes[members] == class_
         records.append(
-            {
-                "id": category.id,
-                "task": category.task,
-                "kind": "known" if known else "novel",
-                "name": names[class_] if known else f"category {category.id}",
-                "matched": names[class_] if class_ >= 0 else None,
-                "size": category.size,
-                "purity": float(right.mean()) if len(members) else None,
-                "pictures": save_thumbnails(dataset, pictures, out, str(category.id)),
-            }
+            CategoryResults(
+                id=category.id,
+                task=category.task,
+                kind="known" if known else "novel",
+                name=names[class_] if known else f"category {category.id}",
+                matched=names[class_] if class_ >= 0 else None,
+                size=category.size,
+                purity=float(right.mean()) if len(members) else None,
+                images=save_thumbnails(dataset, keys, out, str(category.id)),
+            )
         )
     return records
 
 
-def _most_typical(method: Method, task: Task, members: np.ndarray, position: int) -> list[int]:
-    """Rows of the members nearest to their centroid, or to their mean where a method has no centroids."""
+def _most_typical(method: Method, task: Task, members: npt.NDArray[np.int64], position: int) -> list[int]:
+    """Rows of the members nearest to their centroid, or to their mean if the method has no centroids."""
     if not len(members):
         return []
     features = method.features(task.views.clean(torch.from_numpy(members)))
     centroid = features.mean(dim=0) if method.centroids is None else method.centroids[position].cpu()
     far = (features - centroid).norm(dim=1)
-    return [int(members[i]) for i in far.argsort()[:_PICTURES].tolist()]
+    return [int(members[i]) for i in far.argsort()[:_THUMBNAILS].tolist()]
 
 
 def predictions_csv(
-    method: Method, truths: list[TaskTruth], predictions: list[np.ndarray], class_of: list[int]
+    method: Method, truths: list[TaskTruth], predictions: list[npt.NDArray[np.int64]], class_of: list[int]
 ) -> str:
-    """What the present model says of every test picture so far."""
+    """Predictions of the present model for the test images of all tasks so far."""
     text = io.StringIO()
     rows = csv.writer(text)
     rows.writerow(["picture", "task", "class", "category", "predicted", "right"])

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Literal
 from camp.core.errors import CampError, ReportedError
 
 if TYPE_CHECKING:
-    from camp.bench.report.schema import Protocol
+    from camp.bench.results import Protocol
     from camp.bench.several import Outcome
 
 HELP = """camp: categories that keep changing, from a few labels and many pictures
@@ -121,7 +121,7 @@ def report(words: list[str]) -> int:
     """`camp report RUN...`: the page, or a table."""
     import tyro
 
-    from camp.bench.report.schema import Protocol, load_runs
+    from camp.bench.results import Protocol, load_runs
 
     def options(
         runs: Annotated[tuple[str, ...], tyro.conf.Positional],
@@ -249,8 +249,8 @@ def _show(folders: list[Path], page: Path, protocol: "Protocol" = "agnostic", by
     if os.environ.get("RANK", "0") != "0":
         return
     from camp.bench.report.page import write_page
-    from camp.bench.report.schema import load_runs
     from camp.bench.report.tables import as_table, as_task_table
+    from camp.bench.results import load_runs
 
     runs = load_runs(folders)
     write_page(runs, page, protocol)

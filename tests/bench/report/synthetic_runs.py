@@ -108,8 +108,8 @@ def make_run(
                 "novel_true": novel,
                 "novel_used": novel + (t % 2 if estimated else 0),
                 "curve": scan if estimated else None,
-                **{protocol: lines[-1] for protocol, lines in rows.items()},
-                "drift": drift if t else None,
+                **{protocol: lines[-1].model_dump() for protocol, lines in rows.items()},
+                "drift": drift.model_dump() if t else None,
             }
         )
 
@@ -119,7 +119,7 @@ def make_run(
     spots = plane.project(np.concatenate(features))
     places = {"stored": first_stored, "adapted": centroids, "true": means}
     value = {
-        "format": 1,
+        "format": 2,
         "name": f"runs/{folder.name}",
         "method": method,
         "dataset": "birds",
@@ -143,8 +143,10 @@ def make_run(
         "notes": ["The backbone was trained with ImageNet's labels."],
         "command": f"camp run --dataset birds --method {method} --seed {seed} --out runs/{folder.name}",
         "tasks": results,
-        "summary": {protocol: summarise(lines) for protocol, lines in rows.items()},
-        "confusion": split_confusion(task_of[flat_true], task_of[flat_guess], is_novel[flat_true], tasks),
+        "summary": {protocol: summarise(lines).model_dump() for protocol, lines in rows.items()},
+        "confusion": split_confusion(
+            task_of[flat_true], task_of[flat_guess], is_novel[flat_true], tasks
+        ).model_dump(),
         "map": {
             "points": [
                 [*map(float, spots[n]), int(task_of[c]), int(not is_novel[c]), int(c)]
@@ -170,12 +172,11 @@ def make_run(
                 "matched": class_names[c],
                 "size": int(rng.integers(20, 50)),
                 "purity": float(rng.uniform(0.4, 1.0)),
-                "pictures": [f"thumbnails/{c}-{n}.jpg" for n in range(pictures)],
+                "images": [f"thumbnails/{c}-{n}.jpg" for n in range(pictures)],
             }
             for c in range(n_classes)
         ],
     }
-    value["summary"]["upper_bound"] = {"final": value["summary"]["upper_bound"]["final"]}
     folder.mkdir(parents=True)
     write_json(folder / "results.json", value | overrides)
     write_json(folder / "config.json", {"seed": seed, "method": method, "out": str(folder), **(config or {})})

@@ -5,7 +5,6 @@ import pytest
 
 from camp.bench.report.charts import BarRow, Line, Mark, bar_chart, dumbbell_chart, heat_map, line_chart
 from camp.bench.report.latent import latent_map
-from camp.bench.report.schema import LatentMap
 from camp.bench.report.svg import scale, ticks
 
 

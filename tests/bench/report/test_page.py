@@ -7,7 +7,7 @@ import pytest
 from synthetic_runs import edit_results, forget, make_incremental_run, make_run, without_task_hungarian
 
 from camp.bench.report.page import render_page, write_page
-from camp.bench.report.schema import load_run
+from camp.bench.results import load_run
 from camp.core.errors import CampError
 from camp.core.files import append_json_line
 
@@ -153,7 +153,7 @@ def test_names_cannot_break_out(tmp_path: Path) -> None:
 
 def test_headline_compares_with_the_next_best(tmp_path: Path) -> None:
     runs = [load_run(make_run(tmp_path / m, method=m, pictures=0)) for m in ("gcd", "camp")]
-    camp, gcd = (100 * (run.results["summary"]["agnostic"]["final"]["all"] or 0) for run in runs[::-1])
+    camp, gcd = (100 * (run.results.summary["agnostic"].final.all or 0) for run in runs[::-1])
     assert camp > gcd
     text = words(render_page(runs))
     assert (
@@ -194,7 +194,7 @@ def test_only_pictures_inside_the_folder_are_embedded(tmp_path: Path) -> None:
         "thumbnails/gone.jpg",
         "thumbnails/0-0.jpg",
     ]
-    category = load_run(folder).results["categories"][1] | {"pictures": names}
+    category = load_run(folder).results.categories[1] | {"pictures": names}
     edit_results(folder, categories=[category])
     assert len(read(render_page([load_run(folder)])).addresses) == 1
 
@@ -222,7 +222,7 @@ def test_no_run_is_an_error() -> None:
 
 def test_the_protocol_of_the_comparison_is_named(tmp_path: Path) -> None:
     runs = [load_run(make_run(tmp_path / "a", pictures=0))]
-    final = runs[0].results["summary"]["aware"]["final"]["all"] or 0
+    final = runs[0].results.summary["aware"].final.all or 0
     usual, told = render_page(runs), render_page(runs, "aware")
     assert "This table counts in another way, Task told ," in words(told)
     assert "in another way" not in words(usual)

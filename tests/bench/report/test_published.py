@@ -5,7 +5,7 @@ from pathlib import Path
 from synthetic_runs import make_incremental_run, make_run
 
 from camp.bench.report.published import as_published
-from camp.bench.report.schema import load_run
+from camp.bench.results import load_run
 
 
 def test_the_labels_decide_which_table(tmp_path: Path) -> None:

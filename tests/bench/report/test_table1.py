@@ -7,15 +7,15 @@ from synthetic_runs import make_run
 
 from camp.bench.report.groups import group_runs
 from camp.bench.report.published import as_published
-from camp.bench.report.schema import RunResults, load_run
 from camp.bench.report.table1 import DATASETS, TABLE_1, beside_paper, in_paper, other_orders
+from camp.bench.results import StoredRun, load_run
 from camp.data.datasets import DATASETS as REGISTERED
 from camp.methods.registry import METHODS
 
 
 def run(
     folder: Path, method: str, final: float, exemplars: int = 0, dataset: str = "cub200", seed: int = 0
-) -> RunResults:
+) -> StoredRun:
     """A run of one task with a final accuracy of `final` per cent on all classes."""
     title = REGISTERED[dataset].title
     path = folder / f"{dataset}-{method}-{exemplars}-{seed}"
@@ -24,7 +24,7 @@ def run(
         dataset=dataset, dataset_title=title,
     )  # fmt: skip
     loaded = load_run(made)
-    loaded.results["summary"]["agnostic"]["final"]["all"] = final / 100
+    loaded.results.summary["agnostic"].final.all = final / 100
     return loaded
 
 
@@ -161,5 +161,5 @@ def test_an_order_that_only_breaks_or_makes_a_tie_is_the_same(
 def test_a_run_under_way_has_no_place_in_an_order(tmp_path: Path) -> None:
     runs = [run(tmp_path, "camp", 10.0), run(tmp_path, "gcd", 90.0)]
     assert len(other_orders(group_runs(runs))) == 1
-    runs[1].results["tasks_planned"] = 5
+    runs[1].results.tasks_planned = 5
     assert other_orders(group_runs(runs)) == []

@@ -8,8 +8,8 @@ from synthetic_runs import make_incremental_run
 
 from camp.bench.report.groups import group_runs
 from camp.bench.report.published import as_published
-from camp.bench.report.schema import RunResults, load_run
 from camp.bench.report.table2 import COLUMNS, NOTE, TABLE_2, beside_paper, in_paper, other_orders
+from camp.bench.results import StoredRun, load_run
 from camp.data.datasets import DATASETS
 from camp.methods.registry import METHODS, methods_for
 
@@ -17,14 +17,14 @@ from camp.methods.registry import METHODS, methods_for
 def run(
     folder: Path, method: str, incremental: float, final: float = 10.0, dataset: str = "cifar100",
     tasks: int = 5, seed: int = 0,
-) -> RunResults:  # fmt: skip
+) -> StoredRun:  # fmt: skip
     """A run with these accuracies in per cent."""
     path = folder / f"{dataset}-{method}-{tasks}-{seed}"
     made = make_incremental_run(path, method=method, seed=seed, tasks=tasks, dataset=dataset,
                                 dataset_title=DATASETS[dataset].title)  # fmt: skip
     loaded = load_run(made)
-    summary = loaded.results["summary"]["agnostic"]
-    summary["incremental"]["all"], summary["final"]["all"] = incremental / 100, final / 100
+    summary = loaded.results.summary["agnostic"]
+    summary.incremental.all, summary.final.all = incremental / 100, final / 100
     return loaded
 
 
@@ -111,7 +111,7 @@ def test_other_orders_are_told_where_they_differ(tmp_path: Path) -> None:
     line = "CIFAR-100, 5 tasks: ours pass > camp > lwf, paper camp > pass > lwf"
     assert other_orders(group_runs(runs)) == [line]
     assert as_published(runs, "md").endswith(f"\n- {line}\n")
-    runs[1].results["tasks_planned"] = 6  # and is under way
+    runs[1].results.tasks_planned = 6  # and is under way
     assert other_orders(group_runs(runs)) == []
 
 

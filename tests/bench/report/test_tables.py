@@ -8,26 +8,26 @@ import pytest
 from synthetic_runs import forget, make_incremental_run, make_run, without_task_hungarian
 
 from camp.bench.report.groups import Spread, group_runs
-from camp.bench.report.schema import RunResults, load_run
 from camp.bench.report.tables import FIGURES, Table, as_number_table, as_table, as_task_table, render
+from camp.bench.results import StoredRun, load_run
 
 
 @pytest.fixture(scope="module")
-def runs(tmp_path_factory: pytest.TempPathFactory) -> list[RunResults]:
+def runs(tmp_path_factory: pytest.TempPathFactory) -> list[StoredRun]:
     base = tmp_path_factory.mktemp("runs")
     each = [("gcd", 0), ("camp", 2), ("camp", 0), ("camp", 1)]
     return [load_run(make_run(base / f"{m}-{s}", method=m, seed=s, pictures=0, epochs=1)) for m, s in each]
 
 
-def test_runs_that_differ_only_in_seed_are_one_row(runs: list[RunResults]) -> None:
+def test_runs_that_differ_only_in_seed_are_one_row(runs: list[StoredRun]) -> None:
     groups = group_runs(runs)
     assert [group.label for group in groups] == ["gcd", "camp"]
-    assert [run.results["seed"] for run in groups[1].runs] == [0, 1, 2]
+    assert [run.results.seed for run in groups[1].runs] == [0, 1, 2]
 
 
-def test_csv_has_mean_and_sample_deviation(runs: list[RunResults]) -> None:
+def test_csv_has_mean_and_sample_deviation(runs: list[StoredRun]) -> None:
     rows = list(csv.DictReader(io.StringIO(as_table(runs, "csv"))))
-    finals = [100 * (run.results["summary"]["agnostic"]["final"]["novel"] or 0) for run in runs[1:]]
+    finals = [100 * (run.results.summary["agnostic"].final.novel or 0) for run in runs[1:]]
     assert [row["method"] for row in rows] == ["gcd", "camp"]
     assert float(rows[1]["novel"]) == pytest.approx(statistics.mean(finals), abs=1e-4)
     assert float(rows[1]["novel_std"]) == pytest.approx(statistics.stdev(finals), abs=1e-4)
@@ -35,8 +35,8 @@ def test_csv_has_mean_and_sample_deviation(runs: list[RunResults]) -> None:
     assert (rows[1]["seeds"], rows[1]["exemplars"]) == ("3", "0")
 
 
-def test_every_format_tells_the_same_figures(runs: list[RunResults]) -> None:
-    final = runs[0].results["summary"]["agnostic"]["final"]["all"]
+def test_every_format_tells_the_same_figures(runs: list[StoredRun]) -> None:
+    final = runs[0].results.summary["agnostic"].final.all
     assert final is not None
     for format in ("text", "md", "latex"):
         table = as_table(runs, format)  # type: ignore[arg-type]
@@ -47,14 +47,14 @@ def test_every_format_tells_the_same_figures(runs: list[RunResults]) -> None:
     assert r"\pm" in as_table(runs, "latex")
 
 
-def test_text_columns_line_up(runs: list[RunResults]) -> None:
+def test_text_columns_line_up(runs: list[StoredRun]) -> None:
     head, rule, *rows = as_table(runs, "text").splitlines()
     assert head.split()[:3] == ["method", "exemplars", "seeds"]
     assert {len(row) for row in rows} == {len(head), len(rule)} == {len(rule)}
 
 
 def test_settings_that_differ_become_labels(tmp_path: Path) -> None:
-    def run(name: str, **settings: object) -> RunResults:
+    def run(name: str, **settings: object) -> StoredRun:
         return load_run(make_run(tmp_path / name, pictures=0, epochs=1, config=dict(settings)))
 
     plain, ablated = run("a", adapter={"kind": "linear"}), run("b", adapter={"kind": "none"})
@@ -64,7 +64,7 @@ def test_settings_that_differ_become_labels(tmp_path: Path) -> None:
 
 
 def test_labels_speak_plainly_of_nested_settings(tmp_path: Path) -> None:
-    def run(name: str, adapter: str, share: float, data: str) -> RunResults:
+    def run(name: str, adapter: str, share: float, data: str) -> StoredRun:
         data_settings = {"data": data, "labelled_fraction": share, "tasks": None if adapter == "sdc" else 4}
         config = {"version": name, "settings": {"data": data_settings, "settings": {"adapter": adapter}}}
         return load_run(make_run(tmp_path / name, pictures=0, epochs=1, config=config))
@@ -134,9 +134,9 @@ def test_without_novel_classes_there_is_nothing_to_tell_apart(tmp_path: Path) ->
         "method,task,classes,learned,learned_std,mean_so_far,mean_so_far_std,in_the_end,in_the_end_std"
     )
     rows = list(csv.DictReader(io.StringIO(table)))
-    after = [100 * statistics.mean(task["agnostic"]["all"]) for task in run.results["tasks"]]  # type: ignore[type-var]
+    after = [100 * statistics.mean(task.agnostic.all) for task in run.results.tasks]  # type: ignore[type-var]
     assert [float(row["mean_so_far"]) for row in rows] == pytest.approx(after, abs=1e-4)
-    incremental = run.results["summary"]["agnostic"]["incremental"]["all"]
+    incremental = run.results.summary["agnostic"].incremental.all
     assert statistics.mean(after) == pytest.approx(100 * (incremental or 0))
     # Beside a run that has novel classes the columns are there.
     other = load_run(make_run(tmp_path / "gccd", tasks=3, pictures=0, epochs=1))
@@ -156,13 +156,13 @@ def test_other_numbers_of_tasks_get_a_column(tmp_path: Path) -> None:
     ]
 
 
-def test_task_table_shows_learning_and_the_end(runs: list[RunResults]) -> None:
+def test_task_table_shows_learning_and_the_end(runs: list[StoredRun]) -> None:
     rows = list(csv.DictReader(io.StringIO(as_task_table(runs[:1], "csv"))))
-    tasks = runs[0].results["tasks"]
+    tasks = runs[0].results.tasks
     assert [row["task"] for row in rows] == ["1", "2", "3", "4"]
-    learned = [task["agnostic"]["all"][i] or 0 for i, task in enumerate(tasks)]
+    learned = [task.agnostic.all[i] or 0 for i, task in enumerate(tasks)]
     assert [float(row["learned"]) for row in rows] == pytest.approx([100 * x for x in learned], abs=1e-4)
-    last = tasks[-1]["agnostic"]["known"]
+    last = tasks[-1].agnostic.known
     assert [float(row["known"]) for row in rows] == pytest.approx([100 * (x or 0) for x in last], abs=1e-4)
 
 
@@ -175,17 +175,17 @@ def test_letters_that_would_break_a_table_are_escaped() -> None:
 
 
 @pytest.mark.parametrize("protocol", ["agnostic", "aware", "test_hungarian", "task_hungarian"])
-def test_the_protocol_is_that_of_all_figures(runs: list[RunResults], protocol: Any) -> None:
+def test_the_protocol_is_that_of_all_figures(runs: list[StoredRun], protocol: Any) -> None:
     [row] = csv.DictReader(io.StringIO(as_table(runs[:1], "csv", protocol)))
-    summary = runs[0].results["summary"][protocol]
+    summary = runs[0].results.summary[protocol]
     for column, (name, group) in FIGURES.items():
         assert float(row[column]) == pytest.approx(100 * summary[name][group], abs=1e-4)
     tasks = list(csv.DictReader(io.StringIO(as_task_table(runs[:1], "csv", protocol))))
-    last = runs[0].results["tasks"][-1][protocol]["novel"]
-    assert [float(task["novel"]) for task in tasks] == pytest.approx([100 * x for x in last], abs=1e-4)
+    last = runs[0].results.tasks[-1][protocol].novel
+    assert [float(task.novel) for task in tasks] == pytest.approx([100 * x for x in last], abs=1e-4)
 
 
-def test_a_run_without_the_protocol_shows_dashes(tmp_path: Path, runs: list[RunResults]) -> None:
+def test_a_run_without_the_protocol_shows_dashes(tmp_path: Path, runs: list[StoredRun]) -> None:
     old = load_run(without_task_hungarian(make_run(tmp_path / "old", seed=7, pictures=0, epochs=1)))
     cells = as_table([old], "md", "task_hungarian").splitlines()[2].split(" | ")
     assert cells[2:] == ["–"] * 5 + ["– |"]
@@ -214,13 +214,13 @@ def test_what_rounds_to_nothing_has_no_sign(tmp_path: Path) -> None:
 def test_estimated_numbers_stand_beside_the_true_ones(tmp_path: Path) -> None:
     runs = [load_run(make_run(tmp_path / str(s), seed=s, tasks=2, pictures=0, epochs=1)) for s in (0, 1)]
     for run, used in zip(runs, ((3, 5), (4, 4))):
-        for task, number in zip(run.results["tasks"], used):
-            task["novel_true"], task["novel_used"] = 4, number
-    runs[0].results["tasks"][1]["novel_error"] = 0.75
+        for task, number in zip(run.results.tasks, used):
+            task.novel_true, task.novel_used = 4, number
+    runs[0].results.tasks[1].novel_error = 0.75
     [row] = csv.DictReader(io.StringIO(as_number_table(runs, "csv")))
     assert (row["there_are"], row["task_1"], row["task_2"]) == ("4", "3, 4", "5, 4")
     assert (row["off"], row["own_error"]) == ("0.5", "0.8")
-    del runs[0].results["tasks"][1]["novel_error"]
+    del runs[0].results.tasks[1].novel_error
     [row] = csv.DictReader(io.StringIO(as_number_table(runs, "csv")))
     assert row["own_error"] == ""
 

@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 from camp.bench.engines.local import LocalEngine
+from camp.bench.results import read_results
 from camp.bench.settings import from_flat
 from camp.bench.studies.addresses import phase1_address
 from camp.bench.studies.jobs import Job
@@ -36,7 +37,7 @@ def study(tmp_path: Path, *rows, seeds=(0,), **base):
 
 
 def final(row):
-    return row.first.results["summary"]["agnostic"]["final"]
+    return row.first.results.summary["agnostic"].final
 
 
 def test_what_is_there_is_not_run_again_and_a_changed_setting_runs_only_what_it_touches(tmp_path: Path):
@@ -93,8 +94,8 @@ def test_two_at_a_time_give_the_numbers_of_one_at_a_time(tmp_path: Path):
     asked = study(tmp_path, *grid(method=["gcd"]), seeds=(0, 1))
     one = conduct(asked, tmp_path / "one", LocalEngine(1), QUIET)
     two = conduct(asked, tmp_path / "two", LocalEngine(2), QUIET)
-    assert [run.results["summary"] for run in one.rows[0].runs] == [
-        run.results["summary"] for run in two.rows[0].runs
+    assert [run.results.summary for run in one.rows[0].runs] == [
+        run.results.summary for run in two.rows[0].runs
     ]
 
 
@@ -111,7 +112,7 @@ def test_a_process_that_dies_is_replaced_and_its_run_goes_on(tmp_path: Path):
     assert killed
     assert finished(job.folder)
     undisturbed = conduct(asked, tmp_path / "other", LocalEngine(1), QUIET)
-    assert read_json(job.folder / "results.json")["summary"] == undisturbed.rows[0].first.results["summary"]
+    assert read_results(job.folder / "results.json").summary == undisturbed.rows[0].first.results.summary
 
 
 def _children() -> list[str]:
@@ -209,7 +210,7 @@ def test_runs_that_differ_after_phase_1_train_once_and_have_the_numbers_of_runs_
         assert not (tmp_path / row.label / "tips").exists()
         apart, shared = alone.rows[0].first.results, row.first.results
         assert apart["summary"] == shared["summary"]
-        assert [task["drift"] for task in apart["tasks"]] == [task["drift"] for task in shared["tasks"]]
+        assert [task.drift for task in apart.tasks] == [task.drift for task in shared.tasks]
 
 
 def test_phase_1_is_shared_only_where_nothing_found_comes_before_it():

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from synthetic_runs import make_run
 
-from camp.bench.report.schema import RunResults, load_run
+from camp.bench.results import StoredRun, load_run
 from camp.bench.studies.figures import DRAWINGS, Drawn
 from camp.bench.studies.figures.rows import Row
 from camp.bench.studies.figures.style import mark
@@ -49,13 +49,13 @@ def drawn(tmp_path: Path):
     return draw
 
 
-def final(run: RunResults, group: str = "all") -> float:
-    return 100 * (run.results["summary"]["agnostic"]["final"][group] or 0)  # type: ignore[literal-required]
+def final(run: StoredRun, group: str = "all") -> float:
+    return 100 * (run.results.summary["agnostic"].final[group] or 0)  # type: ignore[literal-required]
 
 
-def distances(run: RunResults, end: str, group: str = "all") -> list[float]:
+def distances(run: StoredRun, end: str, group: str = "all") -> list[float]:
     """After each task but the first."""
-    return [task["drift"][group][end] for task in run.results["tasks"][1:]]  # type: ignore[index,literal-required]
+    return [task.drift[group][end] for task in run.results.tasks[1:]]  # type: ignore[index,literal-required]
 
 
 def line(axes: Any, label: str) -> tuple[list[float], list[float]]:
@@ -128,15 +128,13 @@ def test_lines_show_means_and_their_deviation(drawn) -> None:
 
 def test_curves_are_means_over_the_tasks_so_far(drawn) -> None:
     result, [row] = drawn("curves", [{"method": "camp"}])
-    after = [
-        mean(100 * mean(run.results["tasks"][t]["agnostic"]["all"]) for run in row.runs) for t in range(3)
-    ]
+    after = [mean(100 * mean(run.results.tasks[t].agnostic.all) for run in row.runs) for t in range(3)]
     assert line(result.figure.axes[0], "CAMP") == ([1, 2, 3], pytest.approx(after))
 
 
 def test_confusion_counts_pictures_of_all_seeds(drawn) -> None:
     result, [row] = drawn("task-confusion", [{"method": "gcd"}])
-    counts = sum(np.array(run.results["confusion"]["all"]) for run in row.runs)
+    counts = sum(np.array(run.results.confusion.all) for run in row.runs)
     shares = 100 * counts / counts.sum(axis=1, keepdims=True)
     assert np.asarray(result.figure.axes[0].images[0].get_array()) == pytest.approx(shares)
     told = [float(cell.removesuffix(" %")) for cell in result.table.rows[0][2:]]
@@ -146,19 +144,19 @@ def test_confusion_counts_pictures_of_all_seeds(drawn) -> None:
 def test_the_number_of_categories_has_its_curve_the_truth_and_the_choice(drawn) -> None:
     result, [row] = drawn("number-of-categories", [{"method": "camp"}], estimated=True)
     second = result.figure.axes[1]
-    task = row.first.results["tasks"][1]
+    task = row.first.results.tasks[1]
     curve, choice, truth = second.lines[:3]
-    assert list(curve.get_xdata()) == [point[0] for point in task["curve"]]
-    assert list(curve.get_ydata()) == pytest.approx([100 * point[1] for point in task["curve"]])
-    known = len(task["known"])
-    assert choice.get_xdata()[0] == known + task["novel_used"] == known + 3
-    assert truth.get_xdata()[0] == known + task["novel_true"] == known + 2
+    assert list(curve.get_xdata()) == [point[0] for point in task.curve]
+    assert list(curve.get_ydata()) == pytest.approx([100 * point[1] for point in task.curve])
+    known = len(task.known)
+    assert choice.get_xdata()[0] == known + task.novel_used == known + 3
+    assert truth.get_xdata()[0] == known + task.novel_true == known + 2
 
 
 def test_plasticity_against_forgetting(drawn) -> None:
     result, made = drawn("plasticity-forgetting", [{"method": "camp"}, {"method": "gcd"}])
     points = [(each.lines[0].get_xdata()[0], each.lines[0].get_ydata()[0]) for each in result.figure.axes[0].containers]  # fmt: skip
-    summaries = [[run.results["summary"]["agnostic"] for run in row.runs] for row in made]
+    summaries = [[run.results.summary["agnostic"] for run in row.runs] for row in made]
     wanted = [
         tuple(100 * mean(s[name]["all"] for s in both) for name in ("forgetting", "plasticity"))
         for both in summaries
@@ -172,12 +170,12 @@ def test_no_two_of_many_methods_look_alike() -> None:
 
 def test_arrows_lead_from_stored_to_adapted_centroids(drawn) -> None:
     result, [row] = drawn("drift", [{"method": "camp"}])
-    drawn_map = row.first.results["map"]
-    first = [c for c in drawn_map["centroids"] if c["task"] == 0]
+    drawn_map = row.first.results.map
+    first = [c for c in drawn_map.centroids if c.task == 0]
     arrows = [text for text in result.figure.axes[0].texts if hasattr(text, "arrow_patch")]
     assert len(arrows) == len(first)
     assert [(*arrow.xyann, *arrow.xy) for arrow in arrows] == [
-        (*centroid["stored"], *centroid["adapted"]) for centroid in first
+        (*centroid.stored, *centroid.adapted) for centroid in first
     ]
 
 

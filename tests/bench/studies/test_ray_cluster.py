@@ -41,7 +41,7 @@ def study(tmp_path: Path, *rows, seeds=(0,), **base):
 
 
 def summaries(conducted):
-    return [run.results["summary"] for row in conducted.rows for run in row.runs]
+    return [run.results.summary for row in conducted.rows for run in row.runs]
 
 
 def test_it_has_room_for_a_run_on_each_node(engine):

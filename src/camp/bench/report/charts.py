@@ -12,7 +12,7 @@ from typing import TypeGuard
 from markupsafe import Markup
 
 from camp.bench.evaluation.accuracy import Share
-from camp.bench.evaluation.drift import Distance
+from camp.bench.evaluation.drift import CentroidDistance
 from camp.bench.report.numbers import percent
 from camp.bench.report.svg import Frame, drawing, path, scale, tag, ticks
 
@@ -169,14 +169,14 @@ def heat_map(
 
 def dumbbell_chart(
     tasks: Sequence[int],
-    pairs: Mapping[str, Sequence[Distance | None]],
+    pairs: Mapping[str, Sequence[CentroidDistance | None]],
     *,
     label: str,
     size: tuple[float, float] = (350, 250),
 ) -> Markup:
     """For each task and kind: an open dot (stored) and a filled dot (adapted), joined."""
     width, height = size
-    present = [d[end] for each in pairs.values() for d in each if d for end in ("stored", "adapted")]
+    present = [getattr(d, end) for each in pairs.values() for d in each if d for end in ("stored", "adapted")]
     steps = ticks(0, max([*present, 1e-9]))
     ceiling = steps[-1] + (steps[1] - steps[0] if steps[-1] < max([*present, 0]) else 0)
     left, top, right, bottom = 48.0, 14.0, width - 16, height - 46
@@ -190,10 +190,8 @@ def dumbbell_chart(
             if distance is None:
                 continue
             at = frame.x(i) + side * reach
-            before, after = frame.y(distance["stored"]), frame.y(distance["adapted"])
-            words = (
-                f"task {task}, {kind}: {distance['stored']:.2f} as stored, {distance['adapted']:.2f} adapted"
-            )
+            before, after = frame.y(distance.stored), frame.y(distance.adapted)
+            words = f"task {task}, {kind}: {distance.stored:.2f} as stored, {distance.adapted:.2f} adapted"
             parts.append(
                 tag(
                     "g",

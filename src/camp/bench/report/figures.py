@@ -6,16 +6,16 @@ from collections.abc import Sequence
 import numpy as np
 from markupsafe import Markup
 
-from camp.bench.evaluation.accuracy import GROUPS, Group, Share
+from camp.bench.evaluation.accuracy import Share
+from camp.bench.evaluation.class_groups import GROUPS, Group
 from camp.bench.evaluation.confusion import normalised_rows
-from camp.bench.evaluation.drift import relative_reduction
 from camp.bench.evaluation.summary import mean
 from camp.bench.report.charts import BarRow, Line, Mark, bar_chart, dumbbell_chart, heat_map, line_chart
 from camp.bench.report.groups import RunGroup, spread
 from camp.bench.report.latent import colour, group_style, latent_map
 from camp.bench.report.numbers import percent
-from camp.bench.report.schema import RunResults
 from camp.bench.report.svg import ticks
+from camp.bench.results import StoredRun
 
 NOT_A_LOSS = {"task", "epoch", "seconds", "step", "steps", "lr"}
 """Entries of a line of `metrics.jsonl` that are not drawn."""
@@ -23,10 +23,10 @@ NOT_A_LOSS = {"task", "epoch", "seconds", "step", "steps", "lr"}
 
 def accuracy_after_tasks(groups: Sequence[RunGroup], names: Sequence[str], which: Group) -> Markup | None:
     """Mean accuracy over the tasks so far, after each task; thin lines are the seeds of a group."""
-    longest = max(len(group.first.results["tasks"]) for group in groups)
+    longest = max(len(group.first.results.tasks) for group in groups)
     lines = []
     for number, (group, name) in enumerate(zip(groups, names)):
-        seeds = [[mean(task["agnostic"][which]) for task in run.results["tasks"]] for run in group.runs]
+        seeds = [[mean(task.agnostic[which]) for task in run.results.tasks] for run in group.runs]
         seeds = [[*seed, *[None] * (longest - len(seed))] for seed in seeds]
         figures = [spread(list(column)) for column in zip(*seeds)]
         values = [figure.mean if figure else None for figure in figures]
@@ -44,8 +44,8 @@ def known_and_novel(groups: Sequence[RunGroup], names: Sequence[str]) -> Markup:
     for group, name in zip(groups, names):
         bars: list[tuple[str, Share, Share]] = []
         for kind in ("known", "novel"):
-            value = spread([run.results["summary"]["agnostic"]["final"][kind] for run in group.runs])
-            bound = spread([run.results["summary"]["upper_bound"]["final"][kind] for run in group.runs])
+            value = spread([run.results.summary["agnostic"].final[kind] for run in group.runs])
+            bound = spread([run.results.summary["upper_bound"].final[kind] for run in group.runs])
             bars.append((kind, value.mean if value else None, bound.mean if bound else None))
         rows.append(BarRow(name, bars))
     told = "; ".join(
@@ -55,12 +55,12 @@ def known_and_novel(groups: Sequence[RunGroup], names: Sequence[str]) -> Markup:
     return bar_chart(rows, label=f"Final accuracy on known and novel classes. {told}.")
 
 
-def accuracy_matrix(run: RunResults) -> Markup:
+def accuracy_matrix(run: StoredRun) -> Markup:
     """A[t][i]: a row for each task learned, a column for each test set."""
-    rows = [task["agnostic"]["all"] for task in run.results["tasks"]]
+    rows = [task.agnostic.all for task in run.results.tasks]
 
     def tell(t: int, i: int) -> str:
-        task = run.results["tasks"][t]["agnostic"]
+        task = run.results.tasks[t].agnostic
         split = ", ".join(f"{group} {percent(task[group][i])}" for group in GROUPS)
         return f"after task {t + 1}, on the test pictures of task {i + 1}: {split}"
 
@@ -68,12 +68,12 @@ def accuracy_matrix(run: RunResults) -> Markup:
     return heat_map(rows, label=label, row_name="after task", column_name="tested on task", tell=tell)
 
 
-def task_confusion(run: RunResults) -> list[tuple[Group, Markup]]:
+def task_confusion(run: StoredRun) -> list[tuple[Group, Markup]]:
     """Where test pictures of each task are sent, for each group that has pictures and is not all there is."""
     maps: list[tuple[Group, Markup]] = []
-    novel = any(task["novel"] for task in run.results["tasks"])
+    novel = any(task.novel for task in run.results.tasks)
     for group in GROUPS if novel else ("all",):
-        counts = np.array(run.results["confusion"][group])
+        counts = np.array(run.results.confusion[group])
         if not counts.sum():
             continue
         shares = [[None if math.isnan(x) else x for x in row] for row in normalised_rows(counts).tolist()]
@@ -90,52 +90,52 @@ def task_confusion(run: RunResults) -> list[tuple[Group, Markup]]:
     return maps
 
 
-def centroid_distances(run: RunResults) -> tuple[Markup, str] | None:
+def centroid_distances(run: StoredRun) -> tuple[Markup, str] | None:
     """Distances of stored and adapted centroids to the truth, and a sentence about them."""
-    later = [task for task in run.results["tasks"] if task["drift"]]
+    later = [task for task in run.results.tasks if task.drift]
     if not later:
         return None
     pairs = {
-        "known": [task["drift"]["known"] if task["drift"] else None for task in later],
-        "novel": [task["drift"]["novel"] if task["drift"] else None for task in later],
+        "known": [task.drift.known if task.drift else None for task in later],
+        "novel": [task.drift.novel if task.drift else None for task in later],
     }
     told = []
     for kind, each in pairs.items():
-        share = mean(relative_reduction(distance) for distance in each if distance)
+        share = mean(distance.relative_reduction for distance in each if distance)
         if share is not None:
             told.append(f"{'−' if share >= 0 else '+'}{percent(abs(share), 0)} for {kind} centroids")
     sentence = (
         f"Adaptation changes the distance by {' and '.join(told)}." if told else "Nothing was measured."
     )
-    if told and all(d["stored"] == d["adapted"] for each in pairs.values() for d in each if d):
+    if told and all(d.stored == d.adapted for each in pairs.values() for d in each if d):
         sentence = "This run does not adapt its centroids."
-    tasks = [task["task"] + 1 for task in later]
+    tasks = [task.task + 1 for task in later]
     return dumbbell_chart(tasks, pairs, label=f"Distance of centroids to the truth. {sentence}"), sentence
 
 
-def latent_space(run: RunResults) -> Markup | None:
+def latent_space(run: StoredRun) -> Markup | None:
     """The map, where the run has one."""
-    drawn = run.results["map"]
+    drawn = run.results.map
     if not drawn:
         return None
-    centroids, pictures = len(drawn["centroids"]), len(drawn["points"])
+    centroids, pictures = len(drawn.centroids), len(drawn.points)
     return latent_map(drawn, label=f"Map of the feature space: {centroids} centroids, {pictures} pictures.")
 
 
-def estimated_k(run: RunResults) -> list[tuple[int, Markup, str]]:
+def estimated_k(run: StoredRun) -> list[tuple[int, Markup, str]]:
     """For each task whose number of categories was estimated: its number, the curve, and a sentence."""
     curves = []
-    for task in run.results["tasks"]:
-        if not task["curve"]:
+    for task in run.results.tasks:
+        if not task.curve:
             continue
-        points = sorted(task["curve"])
+        points = sorted(task.curve)
         xs = [pair[0] for pair in points]
-        known = len(task["known"])
-        true, used = known + task["novel_true"], known + task["novel_used"]
+        known = len(task.known)
+        true, used = known + task.novel_true, known + task.novel_used
         marks = [Mark(true, f"true number: {true}", "true"), Mark(used, f"used: {used}", "used")]
-        error = task.get("novel_error")
+        error = task.novel_error
         sure = f" (± {error:.1f} by the method's own estimate)" if error is not None else ""
-        sentence = f"Task {task['task'] + 1}: {used} categories used{sure}, {true} are true."
+        sentence = f"Task {task.task + 1}: {used} categories used{sure}, {true} are true."
         drawn = line_chart(
             xs,
             [Line("score", "novel", [pair[1] for pair in points])],
@@ -145,11 +145,11 @@ def estimated_k(run: RunResults) -> list[tuple[int, Markup, str]]:
             marks=[mark for mark in marks if xs[0] <= mark.x <= xs[-1]],
             x_labels=[(x, f"{x:g}") for x in ticks(xs[0], xs[-1]) if x == int(x)],
         )
-        curves.append((task["task"] + 1, drawn, sentence))
+        curves.append((task.task + 1, drawn, sentence))
     return curves
 
 
-def losses(run: RunResults) -> tuple[Markup, list[tuple[str, str]]] | None:
+def losses(run: StoredRun) -> tuple[Markup, list[tuple[str, str]]] | None:
     """Losses over all epochs of the run, and their legend as (name, CSS class)."""
     epochs = run.epochs
     names = [

@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from camp.bench.report.schema import RunResults
+from camp.bench.results import StoredRun
 
 FACTS = ("dataset", "backbone", "method", "exemplars", "k", "resolution", "views", "epochs", "tasks_planned")
 """Entries of `results.json` that tell runs apart."""
@@ -38,10 +38,10 @@ class RunGroup:
 
     label: str
     """The method, and in brackets the settings in which it differs from other groups of that method."""
-    runs: tuple[RunResults, ...]
+    runs: tuple[StoredRun, ...]
 
     @property
-    def first(self) -> RunResults:
+    def first(self) -> StoredRun:
         """The run that stands for the group where only one can be shown."""
         return self.runs[0]
 
@@ -67,17 +67,17 @@ def spread(values: list[float | None]) -> Spread | None:
     return Spread(float(present.mean()), float(present.std(ddof=1)) if present.size > 1 else None)
 
 
-def group_runs(runs: list[RunResults]) -> list[RunGroup]:
+def group_runs(runs: list[StoredRun]) -> list[RunGroup]:
     """Groups in the order in which their first run was given."""
-    members: dict[str, list[RunResults]] = {}
+    members: dict[str, list[StoredRun]] = {}
     for run in runs:
-        classes = [[len(task["known"]), len(task["novel"])] for task in run.results["tasks"]]
+        classes = [[len(task.known), len(task.novel)] for task in run.results.tasks]
         key = json.dumps([_settings(run), classes], sort_keys=True)
         # The same seed twice differs in something that no file tells: not a second seed.
-        while any(other.results["seed"] == run.results["seed"] for other in members.get(key, [])):
+        while any(other.results.seed == run.results.seed for other in members.get(key, [])):
             key += "+"
         members.setdefault(key, []).append(run)
-    groups = [sorted(group, key=lambda run: run.results["seed"]) for group in members.values()]
+    groups = [sorted(group, key=lambda run: run.results.seed) for group in members.values()]
     settings = [_settings(group[0]) for group in groups]
     labels = [_label(group[0], settings) for group in groups]
     rows = [(label, *(s[column] for column in sorted(COLUMNS))) for label, s in zip(labels, settings)]
@@ -87,8 +87,8 @@ def group_runs(runs: list[RunResults]) -> list[RunGroup]:
     ]
 
 
-def _settings(run: RunResults) -> dict[str, Any]:
-    facts = {key: run.results[key] for key in FACTS}  # type: ignore[literal-required]
+def _settings(run: StoredRun) -> dict[str, Any]:
+    facts = {key: getattr(run.results, key) for key in FACTS}
     return _flat(run.config) | facts
 
 
@@ -103,7 +103,7 @@ def _flat(value: dict[str, Any], prefix: str = "") -> dict[str, Any]:
     return flat
 
 
-def _label(run: RunResults, groups: list[dict[str, Any]]) -> str:
+def _label(run: StoredRun, groups: list[dict[str, Any]]) -> str:
     own = _settings(run)
     rivals = [g for g in groups if (g["method"], g["dataset"]) == (own["method"], own["dataset"])]
     notes = [
@@ -111,9 +111,9 @@ def _label(run: RunResults, groups: list[dict[str, Any]]) -> str:
         for key, value in own.items()
         if key not in COLUMNS and any(rival.get(key) != value for rival in rivals)
     ]
-    if run.unfinished:
-        notes.append(f"{len(run.results['tasks'])} of {run.results['tasks_planned']} tasks")
-    return f"{run.results['method']} ({', '.join(notes)})" if notes else run.results["method"]
+    if run.results.unfinished:
+        notes.append(f"{len(run.results.tasks)} of {run.results.tasks_planned} tasks")
+    return f"{run.results.method} ({', '.join(notes)})" if notes else run.results.method
 
 
 def _short(key: str, keys: list[str]) -> str:

@@ -2,8 +2,8 @@
 
 from camp.bench.report.groups import RunGroup, spread
 from camp.bench.report.numbers import hundredths, percent
-from camp.bench.report.schema import Protocol
 from camp.bench.report.tables import FIGURES, figure, shown
+from camp.bench.results import Protocol
 from camp.core.progress import clock
 
 
@@ -12,7 +12,7 @@ def best(groups: list[RunGroup]) -> RunGroup:
 
     def worth(group: RunGroup) -> tuple[bool, float]:
         final = figure(group, "all")
-        return (not group.first.unfinished, final.mean if final else -1.0)
+        return (not group.first.results.unfinished, final.mean if final else -1.0)
 
     return max(groups, key=worth)
 
@@ -20,7 +20,7 @@ def best(groups: list[RunGroup]) -> RunGroup:
 def lead(groups: list[RunGroup], names: list[str]) -> str:
     """The result in one sentence."""
     leading = best(groups)
-    final, tasks = figure(leading, "all"), len(leading.first.results["tasks"])
+    final, tasks = figure(leading, "all"), len(leading.first.results.tasks)
     share = percent(final.mean if final else None)
     sentence = (
         f"After {tasks} task{'s' if tasks > 1 else ''}, {names[groups.index(leading)]} recognises {share}"
@@ -40,15 +40,15 @@ def lead(groups: list[RunGroup], names: list[str]) -> str:
 def _like(group: RunGroup, other: RunGroup) -> bool:
     """Whether two groups can be compared: the same data, after as many tasks."""
     one, two = group.first.results, other.first.results
-    return one["dataset"] == two["dataset"] and len(one["tasks"]) == len(two["tasks"])
+    return one.dataset == two.dataset and len(one.tasks) == len(two.tasks)
 
 
 def tiles(group: RunGroup) -> list[tuple[str, str, str]]:
     """(name, figure, remark) of the headline."""
-    bound = spread([run.results["summary"]["upper_bound"]["final"]["all"] for run in group.runs])
-    seconds = spread([run.results["seconds"].get("total") for run in group.runs])
-    tasks = group.first.results["tasks"]
-    known, novel = (sum(len(task[kind]) for task in tasks) for kind in ("known", "novel"))
+    bound = spread([run.results.summary["upper_bound"].final.all for run in group.runs])
+    seconds = spread([run.results.seconds.get("total") for run in group.runs])
+    tasks = group.first.results.tasks
+    known, novel = (sum(len(getattr(task, kind)) for task in tasks) for kind in ("known", "novel"))
     apart = [
         ("Known classes", shown(figure(group, "known")), f"{known} classes with labelled pictures"),
         ("Novel classes", shown(figure(group, "novel")), f"{novel} classes found without labels"),
@@ -62,7 +62,7 @@ def tiles(group: RunGroup) -> list[tuple[str, str, str]]:
         (
             "Time",
             clock(seconds.mean) if seconds else "–",
-            "so far" if group.first.unfinished else "for a whole run",
+            "so far" if group.first.results.unfinished else "for a whole run",
         ),
     ]
 

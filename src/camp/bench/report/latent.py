@@ -5,26 +5,27 @@ from collections.abc import Iterable
 
 from markupsafe import Markup
 
-from camp.bench.report.schema import LatentMap, MapCentroid, Point
+from camp.bench.evaluation.feature_map import FeatureMap, MapCentroid
+from camp.bench.evaluation.feature_map import Position as Point
 from camp.bench.report.svg import Scale, drawing, scale, tag
 
 
-def latent_map(drawn: LatentMap, *, label: str, width: float = 560, height: float = 480) -> Markup:
+def latent_map(drawn: FeatureMap, *, label: str, width: float = 560, height: float = 480) -> Markup:
     """Small dots are test pictures, coloured by task; arrows lead from stored to adapted centroids.
 
     A ring is where a class truly is now. Known categories are round, discovered ones square.
     """
-    places = [centroid[at] for centroid in drawn["centroids"] for at in ("stored", "adapted", "true")]
-    corners = [place for place in [*drawn["points"], *places] if place]
+    places = [getattr(centroid, at) for centroid in drawn.centroids for at in ("stored", "adapted", "true")]
+    corners = [place for place in [*drawn.points, *places] if place]
     x, y = _scales(corners, width, height, margin=14)
     pictures = [
         tag("circle", cx=x(p[0]), cy=y(p[1]), r=2, class_=f"picture {colour(int(p[2]))}")
-        for p in drawn["points"]
+        for p in drawn.points
         if math.isfinite(p[0]) and math.isfinite(p[1])
     ]
     # Many categories get smaller marks, or the map would be all marks.
-    size = min(1.0, max(0.5, (60 / max(len(drawn["centroids"]), 1)) ** 0.5))
-    marks = [_centroid(centroid, x, y, size) for centroid in drawn["centroids"]]
+    size = min(1.0, max(0.5, (60 / max(len(drawn.centroids), 1)) ** 0.5))
+    marks = [_centroid(centroid, x, y, size) for centroid in drawn.centroids]
     return drawing(width, height, label, *pictures, *marks)
 
 
@@ -53,17 +54,17 @@ def _scales(corners: Iterable[Point], width: float, height: float, margin: float
 
 
 def _centroid(centroid: MapCentroid, x: Scale, y: Scale, size: float) -> Markup:
-    hue = colour(centroid["task"])
-    end = (x(centroid["adapted"][0]), y(centroid["adapted"][1]))
-    parts = [tag("title", f"{centroid['name']} ({centroid['kind']}, task {centroid['task'] + 1})")]
-    if centroid["true"]:
-        true = (x(centroid["true"][0]), y(centroid["true"][1]))
+    hue = colour(centroid.task)
+    end = (x(centroid.adapted[0]), y(centroid.adapted[1]))
+    parts = [tag("title", f"{centroid.name} ({centroid.kind}, task {centroid.task + 1})")]
+    if centroid.true:
+        true = (x(centroid.true[0]), y(centroid.true[1]))
         parts.append(tag("line", x1=end[0], y1=end[1], x2=true[0], y2=true[1], class_=f"tether {hue}"))
         parts.append(tag("circle", cx=true[0], cy=true[1], r=6 * size, class_=f"ring {hue}"))
-    if centroid["stored"]:
-        start = (x(centroid["stored"][0]), y(centroid["stored"][1]))
+    if centroid.stored:
+        start = (x(centroid.stored[0]), y(centroid.stored[1]))
         parts.append(tag("g", *_arrow(start, end), opacity=size))
-    if centroid["kind"] == "known":
+    if centroid.kind == "known":
         parts.append(tag("circle", cx=end[0], cy=end[1], r=4 * size, class_=f"dot {hue}"))
     else:
         side = 8 * size

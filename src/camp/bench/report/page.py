@@ -8,13 +8,13 @@ from typing import Any
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
 from markupsafe import Markup
 
-from camp.bench.evaluation.accuracy import GROUPS, Group
+from camp.bench.evaluation.class_groups import GROUPS, Group
 from camp.bench.report import figures, headline
 from camp.bench.report.groups import RunGroup, Spread, group_runs, spread
 from camp.bench.report.latent import colour, group_style
 from camp.bench.report.numbers import percent
-from camp.bench.report.schema import CategoryResults, Protocol, RunResults
 from camp.bench.report.tables import comparison, has_novel, shown
+from camp.bench.results import CategoryResults, Protocol, StoredRun
 from camp.core.errors import CampError
 from camp.core.files import write_text
 from camp.core.progress import clock
@@ -27,7 +27,7 @@ PICTURE_LIMIT = 200_000
 
 PICTURE_KINDS = {b"\xff\xd8\xff": "jpeg", b"\x89PNG": "png", b"RIFF": "webp"}
 
-PROTOCOLS = {
+PROTOCOLS: dict[Protocol, str] = {
     "agnostic": "Task not told",
     "aware": "Task told",
     "test_hungarian": "Names given by the test pictures",
@@ -52,7 +52,7 @@ class RunView:
     name: str
     colour: str
     shown: bool
-    run: RunResults
+    run: StoredRun
     matrix: Markup
     distances: tuple[Markup, str] | None
     confusion: list[tuple[Any, Markup]]
@@ -63,12 +63,12 @@ class RunView:
     known: list[Category]
 
 
-def write_page(runs: list[RunResults], path: Path, protocol: Protocol = "agnostic") -> None:
+def write_page(runs: list[StoredRun], path: Path, protocol: Protocol = "agnostic") -> None:
     """Write the page of `runs` to `path`."""
     write_text(path, render_page(runs, protocol))
 
 
-def render_page(runs: list[RunResults], protocol: Protocol = "agnostic") -> str:
+def render_page(runs: list[StoredRun], protocol: Protocol = "agnostic") -> str:
     """The page of `runs` as HTML; `protocol` is that of the comparison's figures."""
     if not runs:
         raise CampError("There is no run to report; give at least one run folder.")
@@ -100,33 +100,29 @@ def render_page(runs: list[RunResults], protocol: Protocol = "agnostic") -> str:
         table=comparison(groups, protocol),
         winners=headline.winners(groups, protocol),
         kinds=kinds,
-        incremental=all(run.all_labelled for run in runs),
+        incremental=all(run.results.all_labelled for run in runs),
         protocols=_protocols(groups, kinds),
         lines=[
             (kind, drawn) for kind in kinds if (drawn := figures.accuracy_after_tasks(groups, names, kind))
         ],
         bars=figures.known_and_novel(groups, names),
-        task_colours=[colour(t) for t in range(max(len(run.results["tasks"]) for run in runs))],
+        task_colours=[colour(t) for t in range(max(len(run.results.tasks) for run in runs))],
     )
 
 
-def _title(runs: list[RunResults]) -> str:
-    return " and ".join(dict.fromkeys(run.results["dataset_title"] for run in runs))
+def _title(runs: list[StoredRun]) -> str:
+    return " and ".join(dict.fromkeys(run.results.dataset_title for run in runs))
 
 
 def _names(groups: list[RunGroup]) -> list[str]:
     """Labels that are enough outside a table: with exemplars, tasks and data set where these differ."""
     names = [group.label for group in groups]
-    if len({group.first.results["exemplars"] for group in groups}) > 1:
-        names = [
-            f"{name}, {group.first.results['exemplars']} exemplars" for name, group in zip(names, groups)
-        ]
-    if len({group.first.results["tasks_planned"] for group in groups}) > 1:
-        names = [
-            f"{name}, {group.first.results['tasks_planned']} tasks" for name, group in zip(names, groups)
-        ]
-    if len({group.first.results["dataset"] for group in groups}) > 1:
-        names = [f"{name}, {group.first.results['dataset']}" for name, group in zip(names, groups)]
+    if len({group.first.results.exemplars for group in groups}) > 1:
+        names = [f"{name}, {group.first.results.exemplars} exemplars" for name, group in zip(names, groups)]
+    if len({group.first.results.tasks_planned for group in groups}) > 1:
+        names = [f"{name}, {group.first.results.tasks_planned} tasks" for name, group in zip(names, groups)]
+    if len({group.first.results.dataset for group in groups}) > 1:
+        names = [f"{name}, {group.first.results.dataset}" for name, group in zip(names, groups)]
     return names
 
 
@@ -138,8 +134,8 @@ def _protocols(
     for group in groups:
         block = []
         for key, name in PROTOCOLS.items():
-            summaries: list[Any] = [run.results["summary"].get(key) for run in group.runs]
-            finals = [summary["final"] for summary in summaries if summary]
+            summaries = [run.results.summary.get(key) for run in group.runs]
+            finals = [summary.final for summary in summaries if summary]
             block.append((name, [spread([final[kind] for final in finals]) for kind in kinds]))
         blocks.append(block)
     return blocks
@@ -153,12 +149,12 @@ def _views(groups: list[RunGroup], names: list[str]) -> list[RunView]:
             first = run is group.first
             # Pictures make a page heavy: the first seed of each setting shows them.
             categories = [
-                Category(facts, _pictures(run, facts) if first else []) for facts in run.results["categories"]
+                Category(facts, _pictures(run, facts) if first else []) for facts in run.results.categories
             ]
             views.append(
                 RunView(
                     id=f"run{len(views)}",
-                    name=f"{name}, seed {run.results['seed']}" if several else name,
+                    name=f"{name}, seed {run.results.seed}" if several else name,
                     colour=group_style(g),
                     shown=first and g < SHOWN_AT_FIRST,
                     run=run,
@@ -168,17 +164,17 @@ def _views(groups: list[RunGroup], names: list[str]) -> list[RunView]:
                     map=figures.latent_space(run),
                     curves=figures.estimated_k(run),
                     losses=figures.losses(run),
-                    discovered=[category for category in categories if category.facts["kind"] == "novel"],
-                    known=[category for category in categories if category.facts["kind"] == "known"],
+                    discovered=[category for category in categories if category.facts.kind == "novel"],
+                    known=[category for category in categories if category.facts.kind == "known"],
                 )
             )
     return views
 
 
-def _pictures(run: RunResults, category: CategoryResults) -> list[str]:
+def _pictures(run: StoredRun, category: CategoryResults) -> list[str]:
     """Data addresses of the thumbnails that lie in the run folder and are pictures."""
     addresses = []
-    for name in category["pictures"]:
+    for name in category.images:
         path = (run.folder / name).resolve()
         if (
             not path.is_relative_to(run.folder.resolve())

@@ -2,11 +2,11 @@
 
 from collections.abc import Sequence
 
-from camp.bench.evaluation.accuracy import GROUPS
+from camp.bench.evaluation.class_groups import GROUPS
 from camp.bench.report.groups import RunGroup
 from camp.bench.report.orders import other_order, place_in
-from camp.bench.report.schema import Protocol
 from camp.bench.report.tables import Cell, Table, figure
+from camp.bench.results import Protocol
 
 DATASETS = ("cifar100", "stanford_cars", "cub200", "fgvc_aircraft", "domainnet")
 """In the order of the paper's columns."""
@@ -57,7 +57,7 @@ def beside_paper(
 
     A column of the paper's figures is called `paper`, or with `whole_names` after the column it stands beside.
     """
-    cells = {(_row_of(group), group.first.results["dataset"]): group for group in groups}
+    cells = {(_row_of(group), group.first.results.dataset): group for group in groups}
     datasets = sorted(dict.fromkeys(dataset for _, dataset in cells), key=place_in(DATASETS))
     in_rows = place_in([(exemplars, method) for method, exemplars in TABLE_1])
     columns, figures = ["method", "exemplars"], []
@@ -89,12 +89,12 @@ def other_orders(groups: Sequence[RunGroup], protocol: Protocol = "agnostic") ->
     titles = {}
     for group in groups:
         exemplars, method, _ = _row_of(group)
-        dataset = group.first.results["dataset"]
+        dataset = group.first.results.dataset
         ours, paper = figure(group, "all", protocol), in_paper(method, exemplars, dataset)
-        if ours and paper and not group.first.unfinished:
+        if ours and paper and not group.first.results.unfinished:
             pair = round(100 * ours.mean, 1), paper["all"]
             blocks.setdefault((dataset, exemplars), {}).setdefault(method, pair)
-            titles[dataset] = group.first.results["dataset_title"]
+            titles[dataset] = group.first.results.dataset_title
     lines = []
     in_columns = place_in(DATASETS)
     for dataset, exemplars in sorted(blocks, key=lambda block: (in_columns(block[0]), block[1])):
@@ -107,4 +107,4 @@ def other_orders(groups: Sequence[RunGroup], protocol: Protocol = "agnostic") ->
 def _row_of(group: RunGroup) -> tuple[int, str, str]:
     """Exemplars, method and label: what one row of the table has in common."""
     results = group.first.results
-    return results["exemplars"], results["method"], group.label
+    return results.exemplars, results.method, group.label

@@ -4,8 +4,8 @@ from collections.abc import Sequence
 
 from camp.bench.report.groups import RunGroup, Spread
 from camp.bench.report.orders import other_order, place_in
-from camp.bench.report.schema import Protocol
 from camp.bench.report.tables import Cell, Table, figure
+from camp.bench.results import Protocol
 
 COLUMNS = tuple(
     (dataset, tasks)
@@ -56,7 +56,7 @@ def in_paper(method: str, dataset: str, tasks: int) -> float | None:
 
 def compared(group: RunGroup, protocol: Protocol = "agnostic") -> Spread | None:
     """Ours of what the table holds."""
-    column = "all" if group.first.results["method"] == AT_THE_END else "incremental"
+    column = "all" if group.first.results.method == AT_THE_END else "incremental"
     return figure(group, column, protocol)
 
 
@@ -99,11 +99,11 @@ def other_orders(groups: Sequence[RunGroup], protocol: Protocol = "agnostic") ->
     blocks: dict[tuple[str, int], dict[str, tuple[float, float]]] = {}
     titles = {}
     for group in groups:
-        method, block = group.first.results["method"], _column_of(group)
+        method, block = group.first.results.method, _column_of(group)
         ours, paper = compared(group, protocol), in_paper(method, *block)
-        if ours and paper is not None and not group.first.unfinished:
+        if ours and paper is not None and not group.first.results.unfinished:
             blocks.setdefault(block, {}).setdefault(method, (round(100 * ours.mean, 1), paper))
-            titles[block] = f"{group.first.results['dataset_title']}, {block[1]} tasks"
+            titles[block] = f"{group.first.results.dataset_title}, {block[1]} tasks"
     lines = []
     for block in sorted(blocks, key=place_in(COLUMNS)):
         orders = other_order(blocks[block])
@@ -114,12 +114,12 @@ def other_orders(groups: Sequence[RunGroup], protocol: Protocol = "agnostic") ->
 
 def _row_of(group: RunGroup) -> tuple[str, str]:
     """Method and label: what one row of the table has in common."""
-    return group.first.results["method"], group.label
+    return group.first.results.method, group.label
 
 
 def _column_of(group: RunGroup) -> tuple[str, int]:
     results = group.first.results
-    return results["dataset"], results["tasks_planned"]
+    return results.dataset, results.tasks_planned
 
 
 def _seeds(groups: list[RunGroup]) -> str:

@@ -10,11 +10,12 @@ from rich import box
 from rich.console import Console
 from rich.table import Table as RichTable
 
-from camp.bench.evaluation.accuracy import GROUPS, Group, Share
+from camp.bench.evaluation.accuracy import Share
+from camp.bench.evaluation.class_groups import GROUPS, Group
 from camp.bench.evaluation.summary import mean
 from camp.bench.report.groups import RunGroup, Spread, group_runs, spread
 from camp.bench.report.numbers import hundredths
-from camp.bench.report.schema import Protocol, Results, RunResults, TaskResults
+from camp.bench.results import Protocol, Results, StoredRun, TaskResults
 
 TableFormat = Literal["text", "md", "csv", "latex"]
 
@@ -70,20 +71,20 @@ class Table:
         return Table(self.columns, self.rows, self.figures, frozenset(best))
 
 
-def as_table(runs: list[RunResults], format: TableFormat = "text", protocol: Protocol = "agnostic") -> str:
+def as_table(runs: list[StoredRun], format: TableFormat = "text", protocol: Protocol = "agnostic") -> str:
     """The comparison of runs, one row for each setting, mean ± standard deviation over its seeds."""
     return render(comparison(group_runs(runs), protocol), format)
 
 
 def as_task_table(
-    runs: list[RunResults], format: TableFormat = "text", protocol: Protocol = "agnostic"
+    runs: list[StoredRun], format: TableFormat = "text", protocol: Protocol = "agnostic"
 ) -> str:
     """For each setting and task: accuracy right after it was learned, and after the last task."""
     return render(per_task(group_runs(runs), protocol), format)
 
 
 def as_number_table(
-    runs: list[RunResults], format: TableFormat = "text", protocol: Protocol = "agnostic"
+    runs: list[StoredRun], format: TableFormat = "text", protocol: Protocol = "agnostic"
 ) -> str:
     """For each setting: novel categories that each task has, and how many were looked for; `protocol` changes nothing."""
     return render(numbers_of_categories(group_runs(runs)), format)
@@ -99,17 +100,17 @@ def figure(group: RunGroup, column: str, protocol: Protocol = "agnostic") -> Spr
 
 
 def _share(results: Results, column: str, protocol: Protocol) -> Share:
-    summary, (name, classes) = results["summary"].get(protocol), FIGURES[column]
-    return summary[name][classes] if summary else None
+    summary, (name, classes) = results.summary.get(protocol), FIGURES[column]
+    return getattr(summary, name)[classes] if summary else None
 
 
 def has_novel(groups: Sequence[RunGroup]) -> bool:
     """Whether any class came without labels; where none did, all classes are the known ones."""
-    return any(task["novel"] for group in groups for task in group.first.results["tasks"])
+    return any(task.novel for group in groups for task in group.first.results.tasks)
 
 
 def _differ(groups: Sequence[RunGroup], fact: Literal["dataset", "tasks_planned"]) -> bool:
-    return len({group.first.results[fact] for group in groups}) > 1
+    return len({getattr(group.first.results, fact) for group in groups}) > 1
 
 
 def comparison(groups: Sequence[RunGroup], protocol: Protocol = "agnostic") -> Table:
@@ -128,9 +129,9 @@ def comparison(groups: Sequence[RunGroup], protocol: Protocol = "agnostic") -> T
     rows: list[tuple[Cell, ...]] = []
     for group in groups:
         results = group.first.results
-        row: list[Cell] = [results["dataset"]] if datasets else []
-        row += [group.label, results["exemplars"]]
-        row += [results["tasks_planned"]] if tasks else []
+        row: list[Cell] = [results.dataset] if datasets else []
+        row += [group.label, results.exemplars]
+        row += [results.tasks_planned] if tasks else []
         row += [len(group.runs)] if seeds else []
         row += [figure(group, column, protocol) for column in figures]
         rows.append(tuple(row))
@@ -143,13 +144,13 @@ def per_task(groups: Sequence[RunGroup], protocol: Protocol = "agnostic") -> Tab
     kinds: tuple[Group, ...] = GROUPS if novel else ("all",)
     rows: list[tuple[Cell, ...]] = []
     for group in groups:
-        for i, task in enumerate(group.first.results["tasks"]):
-            row: list[Cell] = [group.label, *([group.first.results["tasks_planned"]] if tasks else [])]
-            row += [i + 1, len(task["known"]), *([len(task["novel"])] if novel else [])]
-            then = [_row(run.results["tasks"][i], "all", protocol) for run in group.runs]
+        for i, task in enumerate(group.first.results.tasks):
+            row: list[Cell] = [group.label, *([group.first.results.tasks_planned] if tasks else [])]
+            row += [i + 1, len(task.known), *([len(task.novel)] if novel else [])]
+            then = [_row(run.results.tasks[i], "all", protocol) for run in group.runs]
             row += [spread([line[i] for line in then]), spread([mean(line) for line in then])]
             for classes in kinds:
-                last = [_row(run.results["tasks"][-1], classes, protocol) for run in group.runs]
+                last = [_row(run.results.tasks[-1], classes, protocol) for run in group.runs]
                 row.append(spread([line[i] for line in last]))
             rows.append(tuple(row))
     figures = ("learned", "mean so far", *(kinds if novel else ("in the end",)))
@@ -160,18 +161,18 @@ def per_task(groups: Sequence[RunGroup], protocol: Protocol = "agnostic") -> Tab
 
 def numbers_of_categories(groups: Sequence[RunGroup]) -> Table:
     """One row for each group: the numbers of its seeds in each task, what they are off by, and what was thought they are."""
-    most = max(len(group.first.results["tasks"]) for group in groups)
+    most = max(len(group.first.results.tasks) for group in groups)
     datasets = _differ(groups, "dataset")
     rows: list[tuple[Cell, ...]] = []
     for group in groups:
         results = group.first.results
-        tasks = [run.results["tasks"] for run in group.runs]
-        row: list[Cell] = [*([results["dataset"]] if datasets else []), group.label]
-        row.append(_listed(sorted({task["novel_true"] for task in tasks[0]})))
+        tasks = [run.results.tasks for run in group.runs]
+        row: list[Cell] = [*([results.dataset] if datasets else []), group.label]
+        row.append(_listed(sorted({task.novel_true for task in tasks[0]})))
         for i in range(most):
-            row.append(_listed([own[i]["novel_used"] for own in tasks]) if i < len(tasks[0]) else None)
-        off = [abs(task["novel_used"] - task["novel_true"]) for own in tasks for task in own]
-        thought = [task.get("novel_error") for own in tasks for task in own]
+            row.append(_listed([own[i].novel_used for own in tasks]) if i < len(tasks[0]) else None)
+        off = [abs(task.novel_used - task.novel_true) for own in tasks for task in own]
+        thought = [task.novel_error for own in tasks for task in own]
         row.append(f"{sum(off) / len(off):.1f}")
         row.append(_plain_mean([error for error in thought if error is not None]))
         rows.append(tuple(row))
@@ -190,8 +191,8 @@ def _plain_mean(values: Sequence[float]) -> str | None:
 
 def _row(task: TaskResults, classes: Group, protocol: Protocol) -> list[Share]:
     """A[t] of a protocol; all None where the run does not have it."""
-    row = task.get(protocol)
-    return row[classes] if row else [None] * len(task["agnostic"]["all"])
+    row = task.accuracy(protocol)
+    return row[classes] if row else [None] * len(task.agnostic.all)
 
 
 def render(table: Table, format: TableFormat) -> str:

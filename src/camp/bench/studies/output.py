@@ -75,9 +75,9 @@ def _made_of(study: Study, rows: list[Row]) -> str:
     """
     results = [run.results for row in rows for run in row.runs]
     shared = {
-        name: str(results[0][name])
+        name: str(getattr(results[0], name))
         for name in ("dataset_title", "backbone", "resolution", "epochs")
-        if len({str(each[name]) for each in results}) == 1
+        if len({str(getattr(each, name)) for each in results}) == 1
     }
     told = [
         shared.get("dataset_title"),
@@ -93,7 +93,7 @@ def _made_of(study: Study, rows: list[Row]) -> str:
 def _runs(rows: list[Row]) -> str:
     """Where the runs are, to be unfolded."""
     each = "".join(
-        f'<li>{escape(row.label)}, seed {run.results["seed"]}: <a href="../runs/{escape(run.folder.name)}/">'
+        f'<li>{escape(row.label)}, seed {run.results.seed}: <a href="../runs/{escape(run.folder.name)}/">'
         f"<code>{escape(run.folder.name)}</code></a></li>"
         for row in rows
         for run in row.runs

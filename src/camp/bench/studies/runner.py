@@ -16,7 +16,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from camp.bench.engines import Engine
-from camp.bench.report.schema import load_run
+from camp.bench.results import load_run
 from camp.bench.settings import RunSettings, from_dict, to_dict
 from camp.bench.studies.addresses import phase1_address
 from camp.bench.studies.figures.rows import Row, find

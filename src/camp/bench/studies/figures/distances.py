@@ -1,6 +1,6 @@
 """Figures of distances between centroids and true means."""
 
-from camp.bench.report.schema import Kind
+from camp.bench.evaluation.feature_map import Kind
 from camp.bench.report.tables import Cell, Table
 from camp.bench.studies.figures import Drawn
 from camp.bench.studies.figures.lines import plain
@@ -41,7 +41,7 @@ def centroid_distance(study: Study, rows: list[Row]) -> Drawn:
     figure, panels = sheet(len(rows))
     table: list[tuple[Cell, ...]] = []
     for axes, row in zip(panels, rows):
-        tasks = range(1, len(row.first.results["tasks"]))
+        tasks = range(1, len(row.first.results.tasks))
         for number, kind in enumerate(KINDS):
             for end, dash in (("stored", "--"), ("adapted", "-")):
                 found = [row.distance(end, kind, task) for task in tasks]

@@ -1,6 +1,8 @@
 """The feature space of two tasks in two dimensions, and where centroids went."""
 
-from camp.bench.report.schema import Point
+from collections.abc import Sequence
+
+from camp.bench.evaluation.feature_map import Position as Point
 from camp.bench.report.tables import Cell, Table
 from camp.bench.studies.figures import Drawn
 from camp.bench.studies.figures.rows import Row
@@ -14,35 +16,35 @@ def drift(study: Study, rows: list[Row]) -> Drawn:
     table: list[tuple[Cell, ...]] = []
     for axes, row in zip(panels, rows):
         results = row.first.results
-        drawn = results["map"]
+        drawn = results.map
         if drawn is None:
             axes.set_visible(False)
             continue
-        for task, kinds in _classes_of_tasks(drawn["points"]).items():
+        for task, kinds in _classes_of_tasks(drawn.points).items():
             for number, kind in enumerate(kinds):
-                xs, ys = zip(*(point[:2] for point in drawn["points"] if point[4] == kind))
+                xs, ys = zip(*(point[:2] for point in drawn.points if point[4] == kind))
                 marker = "+" if task else "."
                 axes.plot(xs, ys, marker, color=COLOURS[number % 8], alpha=0.6, markersize=3)
-        for centroid in drawn["centroids"]:
-            stored, adapted, true = centroid["stored"], centroid["adapted"], centroid["true"]
+        for centroid in drawn.centroids:
+            stored, adapted, true = centroid.stored, centroid.adapted, centroid.true
             if true:
                 axes.plot(*true, "*", color="black", markersize=9, markerfacecolor="white")
-            if centroid["task"] == 0 and stored:
+            if centroid.task == 0 and stored:
                 axes.plot(*stored, "s", color="#555555", markersize=5)
                 arrow = {"arrowstyle": "->", "color": "black", "lw": 1}
                 axes.annotate("", _pair(adapted), _pair(stored), arrowprops=arrow)
             axes.plot(*adapted, "o", color="black", markersize=4)
-        last = results["tasks"][-1]
-        accuracy = last["agnostic"]["all"]
-        distance = last["drift"]["all"] if last["drift"] else None
+        last = results.tasks[-1]
+        accuracy = last.agnostic.all
+        distance = last.drift.all if last.drift else None
         words = name_of(row.options["method"])
         axes.set_title(f"{words}: task 1 {_per_cent(accuracy[0])}, task 2 {_per_cent(accuracy[-1])}")
         axes.set_xticks([])
         axes.set_yticks([])
         axes.set_aspect("equal", adjustable="datalim")
-        ends = (f"{distance['stored']:.3f}", f"{distance['adapted']:.3f}") if distance else (None, None)
-        stays = last.get("stored")
-        kept = _per_cent(stays["all"][0]) if stays else None
+        ends = (f"{distance.stored:.3f}", f"{distance.adapted:.3f}") if distance else (None, None)
+        stays = last.stored
+        kept = _per_cent(stays.all[0]) if stays else None
         table.append((row.label, kept, _per_cent(accuracy[0]), _per_cent(accuracy[-1]), *ends))
     marks = [("s", "#555555", "as stored"), ("o", "black", "adapted"), ("*", "black", "true mean")]
     for marker, colour, label in marks:
@@ -63,7 +65,7 @@ def drift(study: Study, rows: list[Row]) -> Drawn:
     return Drawn(figure, Table(columns, table, frozenset()), words, [words])
 
 
-def _classes_of_tasks(points: list[list[float]]) -> dict[int, list[float]]:
+def _classes_of_tasks(points: Sequence[tuple[float, float, int, int, int]]) -> dict[int, list[float]]:
     """The classes of each task's points, in their order."""
     found: dict[int, set[float]] = {}
     for _, _, task, _, kind in points:

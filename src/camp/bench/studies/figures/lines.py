@@ -1,9 +1,12 @@
 """Figures of lines."""
 
+from collections.abc import Callable
+
+from camp.bench.evaluation.class_groups import GROUPS, Group
 from camp.bench.evaluation.summary import mean
 from camp.bench.report.groups import Spread
-from camp.bench.report.schema import RunResults
 from camp.bench.report.tables import Cell, Table
+from camp.bench.results import StoredRun
 from camp.bench.studies.figures import Drawn
 from camp.bench.studies.figures.rows import Row, values_of, wanted
 from camp.bench.studies.figures.style import DASHES, legend_below, mark, name_of, series, sheet
@@ -91,16 +94,16 @@ def plain(figure: Spread | None, digits: int = 3) -> str | None:
 def curves(study: Study, rows: list[Row]) -> Drawn:
     """Mean accuracy over the tasks so far, after each task."""
     figure, panels = sheet(3)
-    tasks = max(len(row.first.results["tasks"]) for row in rows)
+    tasks = max(len(row.first.results.tasks) for row in rows)
     table: list[tuple[Cell, ...]] = []
     for number, row in enumerate(rows):
-        for axes, kind in zip(panels, ("all", "known", "novel")):
+        for axes, kind in zip(panels, GROUPS):
             after = [row.over_seeds(_after(t, kind)) for t in range(tasks)]
             places = list(range(1, tasks + 1))
             series(axes, places, after, name_of(row.options["method"]), number, DASHES[number // 8 % 4])
             if kind == "all":
                 table.append((row.label, *after))
-    for axes, kind in zip(panels, ("all", "known", "novel")):
+    for axes, kind in zip(panels, GROUPS):
         axes.set_title(name_of(kind))
         axes.set_xlabel("after task")
         axes.set_xticks(range(1, tasks + 1))
@@ -112,19 +115,19 @@ def curves(study: Study, rows: list[Row]) -> Drawn:
     return Drawn(figure, Table(("method", *columns), table, frozenset(columns)), "Accuracy after each task.")
 
 
-def _after(task: int, kind: str):  # type: ignore[no-untyped-def]
+def _after(task: int, kind: Group) -> Callable[[StoredRun], float | None]:
     """The mean accuracy of a run over its tasks so far, after `task`."""
 
-    def of(run: RunResults) -> float | None:
-        tasks = run.results["tasks"]
-        return mean(tasks[task]["agnostic"][kind]) if task < len(tasks) else None  # type: ignore[literal-required]
+    def of(run: StoredRun) -> float | None:
+        tasks = run.results.tasks
+        return mean(tasks[task].agnostic[kind]) if task < len(tasks) else None
 
     return of
 
 
 def number_of_categories(study: Study, rows: list[Row]) -> Drawn:
     """For each method and task: the score over the number of categories, its choice, and the truth."""
-    tasks = max(len(row.first.results["tasks"]) for row in rows)
+    tasks = max(len(row.first.results.tasks) for row in rows)
     figure, panels = sheet(tasks, len(rows), size=(2.6, 2.4))
     table: list[tuple[Cell, ...]] = []
     for r, row in enumerate(rows):
@@ -132,19 +135,19 @@ def number_of_categories(study: Study, rows: list[Row]) -> Drawn:
         for t in range(tasks):
             axes = panels[r * tasks + t]
             for number, run in enumerate(row.runs):
-                if t >= len(run.results["tasks"]):
+                if t >= len(run.results.tasks):
                     continue
-                task = run.results["tasks"][t]
-                points = task["curve"] or []
+                task = run.results.tasks[t]
+                points = task.curve or []
                 xs, ys = [point[0] for point in points], [100 * point[1] for point in points]
                 colour, marker = mark(number)
                 axes.plot(xs, ys, color=colour, marker=marker, markersize=3, linewidth=1.2)
-                known = len(task["known"])
-                used = known + task["novel_used"]
+                known = len(task.known)
+                used = known + task.novel_used
                 axes.axvline(used, color=colour, linestyle=":", linewidth=1.2, label="the estimate")
                 if not number:
-                    axes.axvline(known + task["novel_true"], color="black", linewidth=1, label="the truth")
-                table.append((method, t + 1, known + task["novel_true"], known + task["novel_used"]))
+                    axes.axvline(known + task.novel_true, color="black", linewidth=1, label="the truth")
+                table.append((method, t + 1, known + task.novel_true, known + task.novel_used))
             axes.set_title(f"{method}, task {t + 1}" if len(rows) > 1 else f"task {t + 1}")
             axes.set_xlabel("categories")
     panels[0].set_ylabel("score on labelled pictures, %")

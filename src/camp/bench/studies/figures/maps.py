@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from camp.bench.evaluation.accuracy import GROUPS
+from camp.bench.evaluation.class_groups import GROUPS
 from camp.bench.evaluation.confusion import normalised_rows
 from camp.bench.report.tables import Cell, Table
 from camp.bench.studies.figures import Drawn
@@ -55,7 +55,7 @@ def task_confusion(study: Study, rows: list[Row]) -> Drawn:
     table: list[tuple[Cell, ...]] = []
     for i, kind in enumerate(GROUPS):
         for j, row in enumerate(rows):
-            counts = sum(np.array(run.results["confusion"][kind]) for run in row.runs)
+            counts = sum(np.array(run.results.confusion[kind]) for run in row.runs)
             shares = normalised_rows(np.asarray(counts))
             tasks = list(range(1, len(shares) + 1))
             cells = [[None if value != value else float(value) for value in line] for line in shares]

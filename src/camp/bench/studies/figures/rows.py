@@ -4,10 +4,11 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from camp.bench.evaluation.drift import Distance
+from camp.bench.evaluation.drift import CentroidDistance
+from camp.bench.evaluation.feature_map import Kind
 from camp.bench.report.groups import RunGroup, Spread, spread
-from camp.bench.report.schema import Kind, RunResults
 from camp.bench.report.tables import FIGURES, figure
+from camp.bench.results import Results, StoredRun
 from camp.bench.studies.study import Options, Study
 from camp.core.errors import CampError
 
@@ -17,18 +18,18 @@ class Row:
     """A row of a study and its finished runs, in the order of their seeds."""
 
     options: Options
-    runs: tuple[RunResults, ...]
+    runs: tuple[StoredRun, ...]
 
     def __getitem__(self, option: str) -> Any:
         """The value of an option that the study varies, or what a run without it used."""
         if option in self.options:
             return self.options[option]
-        if option in self.first.results:
-            return self.first.results[option]  # type: ignore[literal-required]
+        if option in Results.model_fields:
+            return getattr(self.first.results, option)
         return find(self.first.config.get("settings", {}), option)
 
     @property
-    def first(self) -> RunResults:
+    def first(self) -> StoredRun:
         """The run that stands for the row where only one can be shown."""
         return self.runs[0]
 
@@ -46,17 +47,17 @@ class Row:
             raise CampError(f'There is no figure "{column}"; there are {", ".join(FIGURES)}.')
         return figure(RunGroup("", self.runs), column)
 
-    def over_seeds(self, of: Callable[[RunResults], float | None]) -> Spread | None:
+    def over_seeds(self, of: Callable[[StoredRun], float | None]) -> Spread | None:
         """Mean and deviation of a number of each run."""
         return spread([of(run) for run in self.runs])
 
     def distance(self, end: str, kind: Kind | None = None, task: int | None = None) -> Spread | None:
         """Mean distance of centroids to the true means, `stored` or `adapted`; over all tasks, or in one."""
 
-        def of(run: RunResults) -> float | None:
-            tasks = run.results["tasks"] if task is None else run.results["tasks"][task : task + 1]
-            drifts: list[Distance] = [d for t in tasks if t["drift"] and (d := t["drift"][kind or "all"])]
-            values: list[float] = [d[end] for d in drifts]  # type: ignore[literal-required]
+        def of(run: StoredRun) -> float | None:
+            tasks = run.results.tasks if task is None else run.results.tasks[task : task + 1]
+            drifts: list[CentroidDistance] = [d for t in tasks if t.drift and (d := t.drift[kind or "all"])]
+            values: list[float] = [getattr(d, end) for d in drifts]
             return sum(values) / len(values) if values else None
 
         return self.over_seeds(of)
