@@ -5,7 +5,7 @@ from pathlib import Path
 from typing import Any, Literal
 
 from camp.bench.report.page import write_page
-from camp.bench.report.tables import as_table
+from camp.bench.report.run_tables import run_table
 from camp.bench.results import StoredRun, load_run
 from camp.core.progress import Progress
 
@@ -19,12 +19,12 @@ class Finished:
 
     @property
     def accuracy(self) -> dict[str, float | None]:
-        """Share of right answers after the last task, task not told: all, known, novel."""
+        """Task-agnostic accuracy after the last task: all, known, novel."""
         return self.results.results.summary["agnostic"].final.model_dump()
 
     def table(self, format: Literal["text", "md", "csv", "latex"] = "text") -> str:
-        """The figures as text, md, csv or latex."""
-        return as_table([self.results], format)
+        """The metrics as text, md, csv or latex."""
+        return run_table([self.results], format=format)
 
     def page(self, path: str | Path | None = None) -> Path:
         """Write the HTML page; by default report.html in the run's folder."""

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Literal
 from camp.core.errors import CampError, ReportedError
 
 if TYPE_CHECKING:
-    from camp.bench.results import Protocol
+    from camp.bench.evaluation.after_task import Protocol
     from camp.bench.several import Outcome
 
 HELP = """camp: categories that keep changing, from a few labels and many pictures
@@ -121,7 +121,8 @@ def report(words: list[str]) -> int:
     """`camp report RUN...`: the page, or a table."""
     import tyro
 
-    from camp.bench.results import Protocol, load_runs
+    from camp.bench.evaluation.after_task import Protocol
+    from camp.bench.results import load_runs
 
     def options(
         runs: Annotated[tuple[str, ...], tyro.conf.Positional],
@@ -137,7 +138,7 @@ def report(words: list[str]) -> int:
             runs: Folders of runs, or of several runs made by one command.
             out: File to write; by default report.html in the first folder, and tables to the screen.
             format: The HTML page (usually), or a table as text (usually with --published), Markdown, CSV or LaTeX.
-            protocol: How the table counts: task not told, told, or categories named by all or each task's test pictures.
+            protocol: Evaluation protocol of the table: task-agnostic, task-aware, categories matched on all test images or on those of each task, or the upper bound.
             published: Tables with the numbers of the paper's Table 1, and of Table 2 for --setting cil, beside ours.
             table: One row a setting, one a task, or the numbers of novel categories beside the true ones.
         """
@@ -156,13 +157,18 @@ def report(words: list[str]) -> int:
                 raise CampError(f"{what}: add --format md or another.")
             _show(folders, Path(out) if out else folders[0] / "report.html", protocol)
             return 0
-        from camp.bench.report.published import as_published
-        from camp.bench.report.tables import TABLES
+        from camp.bench.report.published import published_table
+        from camp.bench.report.run_tables import run_table
         from camp.core.files import write_text
 
         if published and table != "comparison":
             raise CampError(f"The paper has no --table {table}: leave it or --published.")
-        drawn = (as_published if published else TABLES[table])(load_runs(folders), format, protocol)
+        found = load_runs(folders)
+        drawn = (
+            published_table(found, format, protocol)
+            if published
+            else run_table(found, table, format, protocol)
+        )
         if out:
             write_text(Path(out), drawn + "\n")
         else:
@@ -249,14 +255,14 @@ def _show(folders: list[Path], page: Path, protocol: "Protocol" = "agnostic", by
     if os.environ.get("RANK", "0") != "0":
         return
     from camp.bench.report.page import write_page
-    from camp.bench.report.tables import as_table, as_task_table
+    from camp.bench.report.run_tables import run_table
     from camp.bench.results import load_runs
 
     runs = load_runs(folders)
     write_page(runs, page, protocol)
     if by_task:
-        print(as_task_table(runs, protocol=protocol))
-    print(as_table(runs, protocol=protocol))
+        print(run_table(runs, "tasks", protocol=protocol))
+    print(run_table(runs, protocol=protocol))
     print(f"\nThe page: {page.resolve()}")
 
 

@@ -4,8 +4,6 @@ import json
 from dataclasses import dataclass
 from typing import Any
 
-import numpy as np
-
 from camp.bench.results import StoredRun
 
 FACTS = ("dataset", "backbone", "method", "exemplars", "k", "resolution", "views", "epochs", "tasks_planned")
@@ -44,27 +42,6 @@ class RunGroup:
     def first(self) -> StoredRun:
         """The run that stands for the group where only one can be shown."""
         return self.runs[0]
-
-
-@dataclass(frozen=True)
-class Spread:
-    """A figure over seeds."""
-
-    mean: float
-    std: float | None
-    """Sample standard deviation; None for a single seed."""
-
-
-def spread(values: list[float | None]) -> Spread | None:
-    """Mean and standard deviation of the values that exist.
-
-    >>> spread([0.25, 0.75, None]), spread([None])
-    (Spread(mean=0.5, std=0.3535533905932738), None)
-    """
-    present = np.array([value for value in values if value is not None and np.isfinite(value)])
-    if not present.size:
-        return None
-    return Spread(float(present.mean()), float(present.std(ddof=1)) if present.size > 1 else None)
 
 
 def group_runs(runs: list[StoredRun]) -> list[RunGroup]:
