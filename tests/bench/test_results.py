@@ -65,14 +65,14 @@ def test_torn_json_and_other_formats(tmp_path: Path) -> None:
     ],
 )
 def test_damage_is_named(tmp_path: Path, change: dict[str, Any], words: str) -> None:
-    folder = make_run(tmp_path / "x", pictures=0)
+    folder = make_run(tmp_path / "x", images=0)
     edit_results(folder, **change)
     with pytest.raises(CampError, match=words):
         load_run(folder)
 
 
 def test_a_short_row_is_damage(tmp_path: Path) -> None:
-    folder = make_run(tmp_path / "x", pictures=0)
+    folder = make_run(tmp_path / "x", images=0)
     tasks = json.loads((folder / "results.json").read_text())["tasks"]
     tasks[2]["aware"]["novel"].pop()
     edit_results(folder, tasks=tasks)
@@ -81,12 +81,12 @@ def test_a_short_row_is_damage(tmp_path: Path) -> None:
 
 
 def test_what_a_run_writes_is_what_a_report_reads(tmp_path: Path) -> None:
-    results = load_run(make_run(tmp_path / "x", pictures=0)).results
+    results = load_run(make_run(tmp_path / "x", images=0)).results
     assert Results.model_validate(json.loads(json.dumps(results.model_dump()))) == results
 
 
 def test_a_run_folder_of_format_1_is_read(tmp_path: Path) -> None:
-    folder = make_run(tmp_path / "x", pictures=2)
+    folder = make_run(tmp_path / "x", images=2)
     value = json.loads((folder / "results.json").read_text())
     value["format"] = 1
     for category in value["categories"]:
@@ -99,13 +99,13 @@ def test_a_run_folder_of_format_1_is_read(tmp_path: Path) -> None:
 
 
 def test_runs_from_before_a_protocol_are_whole(tmp_path: Path) -> None:
-    folder = without_task_hungarian(make_run(tmp_path / "x", pictures=0))
+    folder = without_task_hungarian(make_run(tmp_path / "x", images=0))
     assert "task_hungarian" not in load_run(folder).results.summary
     assert load_run(folder).results.tasks[0].accuracy("task_hungarian") is None
 
 
 def test_a_short_row_of_a_protocol_that_may_be_missing_is_damage(tmp_path: Path) -> None:
-    folder = make_run(tmp_path / "x", pictures=0)
+    folder = make_run(tmp_path / "x", images=0)
     tasks = json.loads((folder / "results.json").read_text())["tasks"]
     tasks[1]["task_hungarian"]["all"].pop()
     edit_results(folder, tasks=tasks)
@@ -118,16 +118,16 @@ def test_a_folder_of_several_methods_stands_for_its_runs(tmp_path: Path) -> None
     write_json(tmp_path / "many" / "several.json", {"methods": {"gcd": {}, "camp": {}, "simgcd": {}}})
     with pytest.raises(CampError, match=r"No run in .*many has finished its first task; continue them with"):
         load_runs([tmp_path / "many"])
-    alone = make_run(tmp_path / "alone", method="camp", pictures=0)
+    alone = make_run(tmp_path / "alone", method="camp", images=0)
     for method in ("camp", "gcd"):
-        make_run(tmp_path / "many" / method, method=method, pictures=0)
+        make_run(tmp_path / "many" / method, method=method, images=0)
     found = [run.folder.relative_to(tmp_path).as_posix() for run in load_runs([alone, tmp_path / "many"])]
     assert found == ["alone", "many/gcd", "many/camp"]
 
 
 def test_a_folder_of_run_folders_stands_for_them(tmp_path: Path) -> None:
     for name in ("camp-1", "camp-0"):
-        make_run(tmp_path / "mine" / name, pictures=0, config={"settings": {}})
+        make_run(tmp_path / "mine" / name, images=0, config={"settings": {}})
     (tmp_path / "mine" / "notes").mkdir()
     found = [run.folder.name for run in load_runs([tmp_path / "mine"])]
     assert found == ["camp-0", "camp-1"]

@@ -468,11 +468,12 @@ def save_figure(chart: Chart, path: Path) -> None:
 
     text = json.dumps(chart.spec | {"config": {**CONFIG, "background": "white"}})
     spec = re.sub(r"var\(--([a-z0-9-]+)\)", lambda match: LIGHT[match[1]], text)
-    files: dict[str, bytes] = {
-        ".png": vl_convert.vegalite_to_png(spec, ppi=200),
-        ".svg": vl_convert.vegalite_to_svg(spec).encode(),
-        ".pdf": vl_convert.vegalite_to_pdf(spec),
-    }
+    svg = vl_convert.vegalite_to_svg(spec).encode()
+    files: dict[str, bytes] = {".png": vl_convert.vegalite_to_png(spec, ppi=200), ".svg": svg}
+    # The bytes of a PDF differ from one conversion to the next: it is kept where the chart is the same.
+    old, pdf = path.with_suffix(".svg"), path.with_suffix(".pdf")
+    if not (pdf.exists() and old.exists() and old.read_bytes() == svg):
+        files[".pdf"] = vl_convert.vegalite_to_pdf(spec)
     for ending, content in files.items():
         with replacing(path.with_suffix(ending)) as file:
             file.write(content)

@@ -119,7 +119,8 @@ def beside_paper(
                 if second:
                     row.append(metric(group, "all", protocol) if group else None)
         rows.append(tuple(row))
-    return Table(tuple(titles), rows, frozenset(metrics))
+    blocks = [(exemplars, method == JOINT) for method, exemplars, _ in keys]
+    return Table(tuple(titles), rows, frozenset(metrics), blocks)
 
 
 def other_orders(paper: PaperTable, groups: Sequence[RunGroup], protocol: Protocol = "agnostic") -> list[str]:
