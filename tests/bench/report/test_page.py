@@ -147,7 +147,7 @@ def test_names_cannot_break_out(tmp_path: Path) -> None:
         method=evil,
     )
     append_json_line(folder / "metrics.jsonl", {"task": 3, "epoch": 30, evil: 1.0})
-    other = make_run(tmp_path / "b", config={evil: evil}, method=evil)
+    other = make_run(tmp_path / "b", config={"settings": {evil: evil}}, method=evil)
     page = render_page([load_run(folder), load_run(other)])
     assert read(page).tags.count("script") == 2
     assert "alert(1)</script>" not in page

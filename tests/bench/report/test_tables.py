@@ -57,7 +57,7 @@ def test_text_columns_line_up(runs: list[StoredRun]) -> None:
 
 def test_settings_that_differ_become_labels(tmp_path: Path) -> None:
     def run(name: str, **settings: object) -> StoredRun:
-        return load_run(make_run(tmp_path / name, images=0, epochs=1, config=dict(settings)))
+        return load_run(make_run(tmp_path / name, images=0, epochs=1, config={"settings": dict(settings)}))
 
     plain, ablated = run("a", adapter={"kind": "linear"}), run("b", adapter={"kind": "none"})
     labels = [group.label for group in group_runs([plain, ablated])]
@@ -82,16 +82,28 @@ def test_labels_speak_plainly_of_nested_settings(tmp_path: Path) -> None:
 def test_settings_that_end_in_the_same_word_keep_their_whole_name(tmp_path: Path) -> None:
     runs = [
         load_run(
-            make_run(tmp_path / kind, images=0, epochs=1, config={"a": {"kind": kind}, "b": {"kind": "x"}})
+            make_run(
+                tmp_path / kind,
+                images=0,
+                epochs=1,
+                config={"settings": {"a": {"kind": kind}, "b": {"kind": "x"}}},
+            )
         )
         for kind in ("one", "two")
     ]
-    assert [group.label for group in group_runs(runs)] == ["camp (a.kind one)", "camp (a.kind two)"]
+    assert [group.label for group in group_runs(runs)] == [
+        "camp (settings.a.kind one)",
+        "camp (settings.a.kind two)",
+    ]
 
 
 def test_exemplars_have_a_column_and_no_label(tmp_path: Path) -> None:
     runs = [
-        load_run(make_run(tmp_path / str(m), exemplars=m, images=0, epochs=1, config={"exemplars": m}))
+        load_run(
+            make_run(
+                tmp_path / str(m), exemplars=m, images=0, epochs=1, config={"settings": {"exemplars": m}}
+            )
+        )
         for m in (0, 20)
     ]
     assert [group.label for group in group_runs(runs)] == ["camp", "camp"]

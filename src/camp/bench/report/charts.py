@@ -40,7 +40,16 @@ DARK = {
 }
 KNOWN, NOVEL, INK, FAINT = "var(--known)", "var(--novel)", "var(--ink)", "var(--faint)"
 DASHES = ([1, 0], [6, 3], [2, 3], [8, 3, 2, 3])
-SHAPES = ("circle", "square", "diamond", "triangle-up", "triangle-down", "cross", "triangle-left", "triangle-right")
+SHAPES = (
+    "circle",
+    "square",
+    "diamond",
+    "triangle-up",
+    "triangle-down",
+    "cross",
+    "triangle-left",
+    "triangle-right",
+)
 
 CONFIG: Mapping[str, Any] = {
     "background": "transparent",

@@ -1,4 +1,4 @@
-"""Runs that differ only in their seed belong together; what else tells runs apart becomes their label."""
+"""Groups of runs that differ only in their seed, labelled by the settings in which groups differ."""
 
 import json
 from dataclasses import dataclass
@@ -7,27 +7,16 @@ from typing import Any
 from camp.bench.results import StoredRun
 
 FACTS = ("dataset", "backbone", "method", "exemplars", "k", "resolution", "views", "epochs", "tasks_planned")
-"""Entries of `results.json` that tell runs apart."""
-
-NOT_A_SETTING = {
-    *FACTS,  # told by results.json, with defaults filled in
-    *("tasks", "augmentations", "name"),  # the same under the names of config.json
-    *(
-        "seed",
-        "data",
-        "bank",
-        "out",
-        "engine",
-        "device",
-        "command",
-        "version",
-        "format",
-    ),  # do not change what it is
-}
-"""Entries of `config.json`, by the last word of their name, that are left out of a comparison."""
+"""Fields of results.json in which runs may differ; defaults are filled in."""
 
 COLUMNS = {"dataset", "exemplars", "tasks_planned"}
 """Facts that have a column of their own in a table."""
+
+
+def _ignored_settings() -> frozenset[str]:
+    """Names of settings that do not distinguish groups: they do not change the result, or are among the facts."""
+    without_effect = {"data", "bank", "device", "engine"}
+    return frozenset({*without_effect, *FACTS, "tasks", "augmentations", "name", "seed"})
 
 
 @dataclass(frozen=True)
@@ -35,7 +24,7 @@ class RunGroup:
     """The seeds of one setting, in the order of their seeds."""
 
     label: str
-    """The method, and in brackets the settings in which it differs from other groups of that method."""
+    """The method, and in brackets the settings in which the group differs from others of that method."""
     runs: tuple[StoredRun, ...]
 
     @property
@@ -50,7 +39,7 @@ def group_runs(runs: list[StoredRun]) -> list[RunGroup]:
     for run in runs:
         classes = [[len(task.known), len(task.novel)] for task in run.results.tasks]
         key = json.dumps([_settings(run), classes], sort_keys=True)
-        # The same seed twice differs in something that no file tells: not a second seed.
+        # The same seed again differs in something that no file records: it is not a second seed.
         while any(other.results.seed == run.results.seed for other in members.get(key, [])):
             key += "+"
         members.setdefault(key, []).append(run)
@@ -66,16 +55,16 @@ def group_runs(runs: list[StoredRun]) -> list[RunGroup]:
 
 def _settings(run: StoredRun) -> dict[str, Any]:
     facts = {key: getattr(run.results, key) for key in FACTS}
-    return _flat(run.config) | facts
+    return _flat({"settings": run.config.get("settings", {})}, _ignored_settings()) | facts
 
 
-def _flat(value: dict[str, Any], prefix: str = "") -> dict[str, Any]:
+def _flat(value: dict[str, Any], ignored: frozenset[str], prefix: str = "") -> dict[str, Any]:
     """Nested settings with dotted names: {"adapter": {"kind": "sdc"}} -> {"adapter.kind": "sdc"}."""
     flat: dict[str, Any] = {}
     for key, entry in value.items():
         if isinstance(entry, dict):
-            flat |= _flat(entry, f"{prefix}{key}.")
-        elif key not in NOT_A_SETTING:
+            flat |= _flat(entry, ignored, f"{prefix}{key}.")
+        elif key not in ignored:
             flat[f"{prefix}{key}"] = entry
     return flat
 
