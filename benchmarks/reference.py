@@ -62,7 +62,9 @@ VARIANTS = {
 }
 WITHOUT_PROJECTOR = ("frozen", *(set(CIL) - {"gcd", "camp"}), "metagcd", "pa")
 MEASURED = ("summary", "tasks", "confusion", "map", "categories")
-RENAMED: dict[str, str] = {
+RENAMED = {
+    "pictures": "images",
+    "recipe": "parameters",
     "tame": "power_transform",
     "directions": "n_components",
     "sharpness": "inverse_temperature",
@@ -198,13 +200,10 @@ def renamed(value: Any) -> Any:
 
 
 def compared(before: Any, after: Any, at: str = "") -> Iterator[str]:
-    """A line for each leaf that is not equal."""
+    """A line for each leaf that is not equal; a missing key is the same as null."""
     if isinstance(before, dict) and isinstance(after, dict):
         for key in sorted({*before, *after}):
-            if key not in before or key not in after:
-                yield f"{at}/{key} is only in the {'recorded' if key in before else 'present'} results"
-            else:
-                yield from compared(before[key], after[key], f"{at}/{key}")
+            yield from compared(before.get(key), after.get(key), f"{at}/{key}")
     elif isinstance(before, list) and isinstance(after, list) and len(before) == len(after):
         for position, pair in enumerate(zip(before, after)):
             yield from compared(*pair, f"{at}/{position}")

@@ -192,7 +192,7 @@ def test_vectors(vectors: Path, tmp_path: Path) -> None:
     assert results["backbone"] == "embeddings"
     assert results["resolution"] == 0
     assert finished.accuracy["all"] > 0.5
-    assert all(category["pictures"] == [] for category in results["categories"])
+    assert all(category["images"] == [] for category in results["categories"])
     assert finished.page().exists()
     vectors.unlink()  # a finished run does not need its data
     assert camp.run("embeddings", out=tmp_path / "run", data=vectors, tasks=2, **SMALL).accuracy

@@ -5,8 +5,8 @@ from pathlib import Path
 from typing import Any, Literal
 
 from camp.bench.report.page import write_page
-from camp.bench.report.schema import RunResults, load_run
-from camp.bench.report.tables import as_table
+from camp.bench.report.run_tables import run_table
+from camp.bench.results import StoredRun, load_run
 from camp.core.progress import Progress
 
 
@@ -15,16 +15,16 @@ class RunResult:
     """A run in its folder."""
 
     folder: Path
-    results: RunResults
+    results: StoredRun
 
     @property
     def accuracy(self) -> dict[str, float | None]:
         """Task-agnostic accuracy after the last task, of all, known and novel classes."""
-        return dict(self.results.results["summary"]["agnostic"]["final"])  # type: ignore[arg-type]
+        return self.results.results.summary["agnostic"].final.model_dump()
 
     def table(self, format: Literal["text", "md", "csv", "latex"] = "text") -> str:
         """Return the results as a table."""
-        return as_table([self.results], format)
+        return run_table([self.results], format=format)
 
     def page(self, path: str | Path | None = None) -> Path:
         """Write the HTML page; by default report.html in the run folder."""

@@ -1,4 +1,4 @@
-"""What a run writes down about a task: entries of results.json, and predictions.csv."""
+"""Build what a run records about a task: entries of results.json, and predictions.csv."""
 
 import csv
 import io
@@ -6,25 +6,26 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 import torch
 
-from camp.bench.evaluation.after_task import PROTOCOLS
+from camp.bench.evaluation.after_task import TaskMeasurement
+from camp.bench.results import CategoryResults, TaskResults
 from camp.bench.settings import RunSettings, to_dict
 from camp.bench.thumbnails import save_thumbnails
 from camp.data.datasets import dataset_info
 from camp.data.datasets.base import Dataset
 from camp.data.split import TaskSplit
 from camp.data.tasks import Task, TaskTruth
-from camp.discovery.base import DiscoveryResult
 from camp.methods.base import Method
 from camp.nn.backbones.base import Backbone
 
-_PICTURES = 6
-"""Shown of each discovered category: those nearest to its centroid."""
+_THUMBNAILS = 6
+"""Images kept of each discovered category: those nearest to its centroid."""
 
 
 def described(settings: RunSettings, backbone: Backbone, epochs: int) -> dict[str, Any]:
-    """What was run, for a reader who compares runs."""
+    """The fields of `Results` that say what was run."""
     fresh = settings.views.views == "fresh" or backbone.trunk is None
     return {
         "method": settings.method,
@@ -41,40 +42,33 @@ def described(settings: RunSettings, backbone: Backbone, epochs: int) -> dict[st
     }
 
 
-def task_record(
-    method: Method, plan: TaskSplit, truth: TaskTruth, measured: dict[str, Any]
-) -> dict[str, Any]:
-    """One task's entry: what it held, and what was measured after it."""
+def task_record(method: Method, plan: TaskSplit, truth: TaskTruth, measured: TaskMeasurement) -> TaskResults:
+    """The entry of a task: its classes and images, and what was measured after it."""
     names = truth.class_names
-    return {
-        "task": truth.index,
-        "known": [names[c] for c in truth.known],
-        "novel": [names[c] for c in truth.novel],
-        "labelled": len(plan.labelled),
-        "unlabelled": len(plan.unlabelled),
-        "test": len(plan.test),
-        "novel_true": len(truth.novel),
-        **_discovered(method.discovery),
-        **{name: measured[name] for name in (*PROTOCOLS, "stored", "drift") if name in measured},
-    }
-
-
-def _discovered(result: DiscoveryResult | None) -> dict[str, Any]:
-    """The number of novel categories and how it was estimated."""
-    if result is None:
-        return {"novel_used": 0, "curve": None}
-    estimate = result.estimate
-    record = {"novel_used": result.n_novel, "curve": [*map(list, estimate.curve)] if estimate else None}
-    if not result.parameters:
-        return record
-    error = estimate.standard_error if estimate else None
-    return {**record, "novel_error": error, "recipe": result.parameters}
+    discovery = method.discovery
+    estimate = discovery.estimate if discovery is not None else None
+    return TaskResults(
+        task=truth.index,
+        known=[names[c] for c in truth.known],
+        novel=[names[c] for c in truth.novel],
+        labelled=len(plan.labelled),
+        unlabelled=len(plan.unlabelled),
+        test=len(plan.test),
+        novel_true=len(truth.novel),
+        novel_used=discovery.n_novel if discovery is not None else 0,
+        curve=[[k, score] for k, score in estimate.curve] if estimate is not None else None,
+        novel_error=estimate.standard_error if estimate is not None else None,
+        parameters=discovery.parameters or None if discovery is not None else None,
+        **measured.rows,
+        stored=measured.stored,
+        drift=measured.drift,
+    )
 
 
 def category_records(
     method: Method, task: Task, truth: TaskTruth, class_of: list[int], dataset: Dataset, out: Path
-) -> list[dict[str, Any]]:
-    """An entry for each category of this task, with pictures of the discovered ones below `out`."""
+) -> list[CategoryResults]:
+    """The entries of the categories of this task; thumbnails of the discovered ones are written below `out`."""
     assigned = method.assigned().numpy()
     names = truth.class_names
     records = []
@@ -85,37 +79,37 @@ def category_records(
         members = np.flatnonzero(assigned == position)
         known = category.label is not None
         typical = [] if known else _most_typical(method, task, members, position)
-        pictures = [truth.train_keys[row] for row in typical]
+        keys = [truth.train_keys[row] for row in typical]
         right = truth.train_classes[members] == class_
         records.append(
-            {
-                "id": category.id,
-                "task": category.task,
-                "kind": "known" if known else "novel",
-                "name": names[class_] if known else f"category {category.id}",
-                "matched": names[class_] if class_ >= 0 else None,
-                "size": category.size,
-                "purity": float(right.mean()) if len(members) else None,
-                "pictures": save_thumbnails(dataset, pictures, out, str(category.id)),
-            }
+            CategoryResults(
+                id=category.id,
+                task=category.task,
+                kind="known" if known else "novel",
+                name=names[class_] if known else f"category {category.id}",
+                matched=names[class_] if class_ >= 0 else None,
+                size=category.size,
+                purity=float(right.mean()) if len(members) else None,
+                images=save_thumbnails(dataset, keys, out, str(category.id)),
+            )
         )
     return records
 
 
-def _most_typical(method: Method, task: Task, members: np.ndarray, position: int) -> list[int]:
-    """Rows of the members nearest to their centroid, or to their mean where a method has no centroids."""
+def _most_typical(method: Method, task: Task, members: npt.NDArray[np.int64], position: int) -> list[int]:
+    """Rows of the members nearest to their centroid, or to their mean if the method has no centroids."""
     if not len(members):
         return []
     features = method.features(task.views.clean(torch.from_numpy(members)))
     centroid = features.mean(dim=0) if method.centroids is None else method.centroids[position].cpu()
     far = (features - centroid).norm(dim=1)
-    return [int(members[i]) for i in far.argsort()[:_PICTURES].tolist()]
+    return [int(members[i]) for i in far.argsort()[:_THUMBNAILS].tolist()]
 
 
 def predictions_csv(
-    method: Method, truths: list[TaskTruth], predictions: list[np.ndarray], class_of: list[int]
+    method: Method, truths: list[TaskTruth], predictions: list[npt.NDArray[np.int64]], class_of: list[int]
 ) -> str:
-    """What the present model says of every test picture so far."""
+    """Predictions of the present model for the test images of all tasks so far."""
     text = io.StringIO()
     rows = csv.writer(text)
     rows.writerow(["picture", "task", "class", "category", "predicted", "right"])

@@ -15,6 +15,7 @@ from camp.bench.checkpoint import load_checkpoint, save_checkpoint, told_checkpo
 from camp.bench.evaluation.after_task import Evaluator
 from camp.bench.experiment import Experiment, check_split
 from camp.bench.records import category_records, described, predictions_csv, task_record
+from camp.bench.results import CategoryResults, Results, TaskResults
 from camp.bench.run_folder import RunConfig, RunFolder
 from camp.bench.settings import RunSettings
 from camp.bench.trained_tips import TrainedTips
@@ -125,9 +126,9 @@ class _RunLoop:
         self.method: Method = experiment.method
         self.clock = _Clock()
         self.evaluator = Evaluator()
-        self.records: list[dict[str, Any]] = []
-        self.categories: list[dict[str, Any]] = []
-        self.results: dict[str, Any] = {}
+        self.records: list[TaskResults] = []
+        self.categories: list[CategoryResults] = []
+        self.results: Results | None = None
 
     def run(self) -> None:
         """Run all tasks that are not done yet."""
@@ -211,8 +212,9 @@ class _RunLoop:
         under_way = stream[task][0] if epoch is not None else None
         with self.progress.track("Loading the checkpoint", 1):
             self.method.load_state(state, under_way, stream[0][0].views)
-        self.evaluator = Evaluator.restored(values["evaluator"])
-        self.records, self.categories = values["records"], values["categories"]
+        self.evaluator = Evaluator.model_validate(values["evaluator"])
+        self.records = [TaskResults.model_validate(record) for record in values["records"]]
+        self.categories = [CategoryResults.model_validate(record) for record in values["categories"]]
         for phase, seconds in values["seconds"].items():
             self.clock.add(phase, seconds)
         self._forget_metrics(task, epoch or 0)
@@ -278,24 +280,24 @@ class _RunLoop:
         self.categories += category_records(
             method, task, truth, class_of, experiment.dataset, self.folder.path
         )
-        self.results = {
-            "format": 1,
-            "name": str(self.folder.path),
-            "command": self.command,
+        self.results = Results(
+            name=str(self.folder.path),
+            command=self.command,
             **described(experiment.settings, experiment.backbone, method.epochs),
-            "notes": self._notes(),
-            "tasks_planned": len(planned),
-            "tasks": self.records,
-            **{key: measured[key] for key in ("summary", "confusion", "map")},
-            "categories": self.categories,
-        }
+            notes=self._notes(),
+            tasks_planned=len(planned),
+            tasks=list(self.records),
+            summary=measured.summary,
+            confusion=measured.confusion,
+            map=measured.map,
+            categories=list(self.categories),
+            seconds={},
+        )
         self._write_results()
         truths = [truth for _, truth in seen]
-        write_text(
-            self.folder.predictions, predictions_csv(method, truths, measured["predictions"], class_of)
-        )
-        final = measured["summary"]["agnostic"]["final"]
-        shares = ", ".join(f"{name} {100 * v:.1f}" for name, v in final.items() if v is not None)
+        write_text(self.folder.predictions, predictions_csv(method, truths, measured.predictions, class_of))
+        final = measured.summary["agnostic"].final
+        shares = ", ".join(f"{name} {100 * v:.1f}" for name, v in final if v is not None)
         self.progress.note(
             f"After task {task.index + 1} of {len(planned)}: {shares} (% accuracy, task-agnostic)"
         )
@@ -311,18 +313,19 @@ class _RunLoop:
 
     def _write_results(self) -> None:
         """Write results.json with the time spent so far."""
-        seconds = self.clock.seconds
-        self.results["seconds"] = {"total": sum(seconds.values()), **seconds}
-        write_json(self.folder.results, self.results)
+        assert self.results is not None
+        seconds = {"total": sum(self.clock.seconds.values()), **self.clock.seconds}
+        self.results = self.results.model_copy(update={"seconds": seconds})
+        write_json(self.folder.results, self.results.model_dump())
 
     def _save_checkpoint(self, task: int, epoch: int | None) -> None:
         """Write a checkpoint; `task` and `epoch` are the next to be done, without an epoch between tasks."""
         values = {
             "task": task,
             "epoch": epoch,
-            "evaluator": self.evaluator.state(),
-            "records": self.records,
-            "categories": self.categories,
+            "evaluator": self.evaluator.model_dump(),
+            "records": [record.model_dump() for record in self.records],
+            "categories": [record.model_dump() for record in self.categories],
             "seconds": self.clock.seconds,
         }
         save_checkpoint(self.folder.checkpoint, self.method.state(), values)

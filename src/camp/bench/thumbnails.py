@@ -1,4 +1,4 @@
-"""Small pictures of discovered categories, kept in the run folder so that a report needs no data set."""
+"""Thumbnails of discovered categories, kept in the run folder so that a report needs no data set."""
 
 from collections.abc import Sequence
 from pathlib import Path
@@ -12,20 +12,18 @@ _SIDE = 112
 
 
 def save_thumbnails(dataset: Dataset, keys: Sequence[str], out: Path, name: str) -> list[str]:
-    """Write `thumbnails/<name>-<i>.jpg` for each picture; their paths relative to `out`. Vectors have none."""
+    """Write `thumbnails/<name>-<i>.jpg` for each image and return the paths relative to `out`; none for vectors."""
     written: list[str] = []
     for key in keys:
-        picture = dataset.decode(dataset.read(key))
-        if not isinstance(picture, Image.Image):
+        image = dataset.decode(dataset.read(key))
+        if not isinstance(image, Image.Image):
             return []
-        if max(picture.size) < _SIDE:  # a raster of few pixels is enlarged as it is, not blurred
-            scale = _SIDE // max(picture.size)
-            picture = picture.resize(
-                (picture.width * scale, picture.height * scale), Image.Resampling.NEAREST
-            )
-        picture.thumbnail((_SIDE, _SIDE))
+        if max(image.size) < _SIDE:  # enlarge small images without blur
+            scale = _SIDE // max(image.size)
+            image = image.resize((image.width * scale, image.height * scale), Image.Resampling.NEAREST)
+        image.thumbnail((_SIDE, _SIDE))
         path = f"thumbnails/{name}-{len(written)}.jpg"
         with replacing(out / path) as file:
-            picture.save(file, format="JPEG", quality=80)
+            image.save(file, format="JPEG", quality=80)
         written.append(path)
     return written

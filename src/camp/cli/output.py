@@ -5,7 +5,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from camp.bench.report.schema import Protocol
+    from camp.bench.evaluation.after_task import Protocol
 
 
 def show_runs(
@@ -15,12 +15,12 @@ def show_runs(
     if os.environ.get("RANK", "0") != "0":
         return
     from camp.bench.report.page import write_page
-    from camp.bench.report.schema import load_runs
-    from camp.bench.report.tables import as_table, as_task_table
+    from camp.bench.report.run_tables import run_table
+    from camp.bench.results import load_runs
 
     runs = load_runs(folders)
     write_page(runs, page, protocol)
     if by_task:
-        print(as_task_table(runs, protocol=protocol))
-    print(as_table(runs, protocol=protocol))
+        print(run_table(runs, "tasks", protocol=protocol))
+    print(run_table(runs, protocol=protocol))
     print(f"\nThe page: {page.resolve()}")

@@ -5,7 +5,7 @@ from typing import Annotated, Literal
 
 import tyro
 
-from camp.bench.report.schema import Protocol
+from camp.bench.evaluation.after_task import Protocol
 from camp.cli.output import show_runs
 from camp.core.errors import CampError
 
@@ -46,12 +46,15 @@ def _report(
             raise CampError(f"{reason}: add --format md or another.")
         show_runs(folders, Path(out) if out else folders[0] / "report.html", protocol)
         return 0
-    from camp.bench.report.published import as_published
-    from camp.bench.report.schema import load_runs
-    from camp.bench.report.tables import TABLES
+    from camp.bench.report.published import published_table
+    from camp.bench.report.run_tables import run_table
+    from camp.bench.results import load_runs
     from camp.core.files import write_text
 
-    text = (as_published if published else TABLES[table])(load_runs(folders), format, protocol)
+    found = load_runs(folders)
+    text = (
+        published_table(found, format, protocol) if published else run_table(found, table, format, protocol)
+    )
     if out:
         write_text(Path(out), text + "\n")
     else:

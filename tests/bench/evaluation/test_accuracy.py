@@ -1,7 +1,7 @@
 import numpy as np
 import pytest
 
-from camp.bench.evaluation.accuracy import accuracy_row, matrix, split_accuracy
+from camp.bench.evaluation.accuracy import AccuracySplit, accuracy_row, matrix, split_accuracy
 
 
 def test_split_accuracy_is_the_share_counted_by_hand() -> None:
@@ -14,18 +14,19 @@ def test_split_accuracy_is_the_share_counted_by_hand() -> None:
         for group in ("all", "novel" if truth in novel else "known"):
             seen[group] += 1
             right[group] += guess == truth
-    assert split_accuracy(predicted, true, novel) == {group: right[group] / seen[group] for group in seen}
+    measured = split_accuracy(predicted, true, novel)
+    assert measured.model_dump() == {group: right[group] / seen[group] for group in seen}
 
 
-def test_group_without_pictures_is_none() -> None:
+def test_group_without_images_is_none() -> None:
     nothing = np.empty(0, dtype=int)
-    assert split_accuracy(nothing, nothing, [1]) == {"all": None, "known": None, "novel": None}
-    assert split_accuracy(np.array([0]), np.array([0]), [])["novel"] is None
-    assert split_accuracy(np.array([0]), np.array([0]), [0])["known"] is None
+    assert split_accuracy(nothing, nothing, [1]) == AccuracySplit(all=None, known=None, novel=None)
+    assert split_accuracy(np.array([0]), np.array([0]), []).novel is None
+    assert split_accuracy(np.array([0]), np.array([0]), [0]).known is None
 
 
-def test_category_without_a_class_is_never_right() -> None:
-    assert split_accuracy(np.array([-1]), np.array([-1]), [])["all"] == 0.0
+def test_category_without_a_class_is_never_correct() -> None:
+    assert split_accuracy(np.array([-1]), np.array([-1]), []).all == 0.0
 
 
 def test_shapes_must_agree() -> None:

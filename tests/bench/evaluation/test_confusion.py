@@ -11,9 +11,9 @@ def test_counts_and_groups() -> None:
     pairs = list(zip(true.tolist(), predicted.tolist()))
     assert counts.tolist() == [[pairs.count((i, j)) for j in range(4)] for i in range(4)]
     split = split_confusion(true, predicted, novel, 4)
-    assert split["all"] == counts.tolist()
-    assert (np.array(split["known"]) + np.array(split["novel"])).tolist() == counts.tolist()
-    assert sum(map(sum, split["novel"])) == novel.sum()
+    assert split.all == counts.tolist()
+    assert (np.array(split.known) + np.array(split.novel)).tolist() == counts.tolist()
+    assert sum(map(sum, split.novel)) == novel.sum()
 
 
 def test_rows_sum_to_one_or_are_missing() -> None:

@@ -1,7 +1,7 @@
 import numpy as np
 import pytest
 
-from camp.bench.evaluation.accuracy import Matrix, SplitRow
+from camp.bench.evaluation.accuracy import AccuracyRow, Matrix
 from camp.bench.evaluation.summary import final, forgetting, incremental, plasticity, summarise
 
 
@@ -42,11 +42,11 @@ def test_getting_better_is_negative_forgetting() -> None:
 
 
 def test_summarise_keeps_groups_apart() -> None:
-    rows: list[SplitRow] = [
-        {"all": [0.9], "known": [1.0], "novel": [None]},
-        {"all": [0.5, 0.7], "known": [0.5, 0.75], "novel": [None, None]},
+    rows = [
+        AccuracyRow(all=[0.9], known=[1.0], novel=[None]),
+        AccuracyRow(all=[0.5, 0.7], known=[0.5, 0.75], novel=[None, None]),
     ]
-    assert summarise(rows) == {
+    assert summarise(rows).model_dump() == {
         "final": {"all": 0.6, "known": 0.625, "novel": None},
         "forgetting": {"all": 0.4, "known": 0.5, "novel": None},
         "plasticity": {"all": 0.7, "known": 0.75, "novel": None},

@@ -7,6 +7,8 @@ a little on its own (which it cannot). Accuracies, distances and counts come fro
 from __future__ import annotations
 
 import json
+from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -21,6 +23,7 @@ from camp.bench.evaluation.matching import match_on_test, match_task
 from camp.bench.evaluation.projection import fit_plane
 from camp.bench.evaluation.summary import summarise
 from camp.bench.evaluation.upper_bound import nearest_mean
+from camp.bench.results import Results, StoredRun
 from camp.core.files import append_json_line, write_json
 
 D = 8
@@ -40,7 +43,7 @@ def make_run(
     novel: int = 2,
     exemplars: int = 0,
     estimated: bool = False,
-    pictures: int = 6,
+    images: int = 6,
     epochs: int = 30,
     names: dict[int, str] | None = None,
     config: dict[str, Any] | None = None,
@@ -108,8 +111,8 @@ def make_run(
                 "novel_true": novel,
                 "novel_used": novel + (t % 2 if estimated else 0),
                 "curve": scan if estimated else None,
-                **{protocol: lines[-1] for protocol, lines in rows.items()},
-                "drift": drift if t else None,
+                **{protocol: lines[-1].model_dump() for protocol, lines in rows.items()},
+                "drift": drift.model_dump() if t else None,
             }
         )
 
@@ -119,7 +122,7 @@ def make_run(
     spots = plane.project(np.concatenate(features))
     places = {"stored": first_stored, "adapted": centroids, "true": means}
     value = {
-        "format": 1,
+        "format": 2,
         "name": f"runs/{folder.name}",
         "method": method,
         "dataset": "birds",
@@ -143,8 +146,10 @@ def make_run(
         "notes": ["The backbone was trained with ImageNet's labels."],
         "command": f"camp run --dataset birds --method {method} --seed {seed} --out runs/{folder.name}",
         "tasks": results,
-        "summary": {protocol: summarise(lines) for protocol, lines in rows.items()},
-        "confusion": split_confusion(task_of[flat_true], task_of[flat_guess], is_novel[flat_true], tasks),
+        "summary": {protocol: summarise(lines).model_dump() for protocol, lines in rows.items()},
+        "confusion": split_confusion(
+            task_of[flat_true], task_of[flat_guess], is_novel[flat_true], tasks
+        ).model_dump(),
         "map": {
             "points": [
                 [*map(float, spots[n]), int(task_of[c]), int(not is_novel[c]), int(c)]
@@ -170,19 +175,18 @@ def make_run(
                 "matched": class_names[c],
                 "size": int(rng.integers(20, 50)),
                 "purity": float(rng.uniform(0.4, 1.0)),
-                "pictures": [f"thumbnails/{c}-{n}.jpg" for n in range(pictures)],
+                "images": [f"thumbnails/{c}-{n}.jpg" for n in range(images)],
             }
             for c in range(n_classes)
         ],
     }
-    value["summary"]["upper_bound"] = {"final": value["summary"]["upper_bound"]["final"]}
     folder.mkdir(parents=True)
     write_json(folder / "results.json", value | overrides)
     write_json(folder / "config.json", {"seed": seed, "method": method, "out": str(folder), **(config or {})})
     (folder / "thumbnails").mkdir()
-    for c in range(n_classes if pictures else 0):
-        for n in range(pictures):
-            _picture(rng, c).save(folder / "thumbnails" / f"{c}-{n}.jpg", quality=80)
+    for c in range(n_classes if images else 0):
+        for n in range(images):
+            _image(rng, c).save(folder / "thumbnails" / f"{c}-{n}.jpg", quality=80)
     for t in range(tasks):
         for epoch in range(epochs):
             loss = 3 * np.exp(-epoch / 8) + 1.2 + 0.05 * rng.normal()
@@ -192,8 +196,8 @@ def make_run(
 
 
 def make_incremental_run(folder: Path, **settings: Any) -> Path:
-    """The same for class-incremental learning: no novel class, and every picture has its label."""
-    make_run(folder, **{"known": 3, "novel": 0, "pictures": 0, "epochs": 0, **settings})
+    """The same for class-incremental learning: no novel class, and every image is labelled."""
+    make_run(folder, **{"known": 3, "novel": 0, "images": 0, "epochs": 0, **settings})
     tasks = json.loads((folder / "results.json").read_text())["tasks"]
     for task in tasks:
         task["labelled"], task["unlabelled"] = task["labelled"] + task["unlabelled"], 0
@@ -205,6 +209,13 @@ def edit_results(folder: Path, **changes: Any) -> None:
     """Replace entries of a run's `results.json`."""
     path = folder / "results.json"
     write_json(path, json.loads(path.read_text()) | changes)
+
+
+def edited(run: StoredRun, edit: Callable[[dict[str, Any]], object]) -> StoredRun:
+    """The same run with other results: `edit` changes those of its results.json."""
+    value = run.results.model_dump()
+    edit(value)
+    return replace(run, results=Results.model_validate(value))
 
 
 def forget(folder: Path, share: float) -> None:
@@ -224,7 +235,7 @@ def without_task_hungarian(folder: Path) -> Path:
     return folder
 
 
-def _picture(rng: np.random.Generator, number: int) -> Image.Image:
+def _image(rng: np.random.Generator, number: int) -> Image.Image:
     """A round bird on a field, coloured by its class."""
     hue = number * 47 % 255
     field = Image.new("HSV", (96, 96), (int(rng.integers(60, 140)), 60, int(rng.integers(120, 220))))

@@ -8,10 +8,12 @@ import numpy as np
 import pytest
 from synthetic_runs import make_run
 
-from camp.bench.report.schema import RunResults, load_run
-from camp.bench.studies.figures import DRAWINGS, Drawn
+from camp.bench.evaluation.class_groups import Group
+from camp.bench.report.charts import Chart
+from camp.bench.results import StoredRun, load_run
+from camp.bench.studies.figures import DRAWINGS
+from camp.bench.studies.figures.drawn import Drawn
 from camp.bench.studies.figures.rows import Row
-from camp.bench.studies.figures.style import mark
 from camp.bench.studies.study import Study
 
 SEEDS = (0, 1)
@@ -33,7 +35,7 @@ def drawn(tmp_path: Path):
                         tmp_path / f"{number}-{seed}",
                         method=options["method"],
                         seed=10 * number + seed,
-                        pictures=0,
+                        images=0,
                         epochs=1,
                         tasks=3,
                         config=config,
@@ -49,30 +51,36 @@ def drawn(tmp_path: Path):
     return draw
 
 
-def final(run: RunResults, group: str = "all") -> float:
-    return 100 * (run.results["summary"]["agnostic"]["final"][group] or 0)  # type: ignore[literal-required]
+def final(run: StoredRun, group: Group = "all") -> float:
+    return run.results.summary["agnostic"].final[group] or 0
 
 
-def distances(run: RunResults, end: str, group: str = "all") -> list[float]:
+def distances(run: StoredRun, end: str, group: Group = "all") -> list[float]:
     """After each task but the first."""
-    return [task["drift"][group][end] for task in run.results["tasks"][1:]]  # type: ignore[index,literal-required]
+    return [getattr(task.drift[group], end) for task in run.results.tasks[1:] if task.drift]
 
 
-def line(axes: Any, label: str) -> tuple[list[float], list[float]]:
-    [found] = [each for each in axes.lines if each.get_label() == label]
-    return list(found.get_xdata()), list(found.get_ydata())
+def panels(result: Drawn) -> list[list[list[dict[str, Any]]]]:
+    """For each panel of a figure the rows of its layers."""
+    assert result.figure is not None
+    return [Chart(spec, "").data for spec in result.figure.spec["concat"]]
+
+
+def line(panel: list[list[dict[str, Any]]], label: str) -> tuple[list[float], list[float]]:
+    rows = [row for row in panel[0] if row["series"] == label]
+    return [row["x"] for row in rows], [row["y"] for row in rows]
 
 
 def test_alpha_is_drawn_in_its_order_with_the_distances_of_all_tasks(drawn) -> None:
     rows = [{"method": "camp", "distiller": d, "alpha": a} for d in ("fd", "mlp") for a in (0.9, 0.1)]
     result, made = drawn("alpha", rows)
-    left, right = result.figure.axes
+    left, right = panels(result)
     xs, ys = line(left, "MLP")
     assert xs == [0.1, 0.9]
     assert ys == pytest.approx([mean(final(run) for run in made[i].runs) for i in (3, 2)])
-    for end, words in (("stored", "as stored"), ("adapted", "adapted")):
+    for end in ("stored", "adapted"):
         far = [mean(mean(distances(run, end)) for run in made[i].runs) for i in (1, 0)]
-        assert line(right, f"FD, {words}")[1] == pytest.approx(far)
+        assert line(right, f"FD, {end}")[1] == pytest.approx(far)
         assert result.table.rows[1][-2 + (end == "adapted")].startswith(f"{far[0]:.3f} ± ")
 
 
@@ -80,108 +88,103 @@ def test_a_heat_map_has_every_pair_in_its_cell(drawn) -> None:
     rows = [{"method": "camp", "distiller": d, "adapter": a} for d in ("fd", "mlp") for a in ("none", "sdc")]
     look = {"x": "adapter", "y": "distiller", "what": ["all", "novel"]}
     result, made = drawn("heat-maps", rows, look)
-    _, novel = result.figure.axes
-    cells = np.asarray(novel.images[0].get_array())
+    _, [novel] = panels(result)
     wanted = [mean(final(run, "novel") for run in row.runs) for row in made]
-    assert cells.flatten() == pytest.approx(wanted)
-    assert [text.get_text() for text in novel.texts] == [f"{number:.1f}" for number in wanted]
-    assert [label.get_text() for label in novel.get_xticklabels()] == ["none", "SDC"]
-    assert [label.get_text() for label in novel.get_yticklabels()] == ["FD", "MLP"]
+    assert [row["value"] for row in novel] == pytest.approx(wanted)
+    assert [row["text"] for row in novel] == [f"{100 * number:.1f}" for number in wanted]
+    assert [(row["y"], row["x"]) for row in novel] == [
+        ("FD", "none"), ("FD", "SDC"), ("MLP", "none"), ("MLP", "SDC"),
+    ]  # fmt: skip
 
 
 def test_centroid_distance_tells_by_how_much_adaptation_helps(drawn) -> None:
     result, [row] = drawn("centroid-distance", [{"method": "camp"}])
-    [axes] = result.figure.axes
+    [panel] = panels(result)
+    kinds: tuple[Group, ...] = ("known", "novel")
     after = {
         (group, end): [mean(both) for both in zip(*(distances(run, end, group) for run in row.runs))]
-        for group in ("known", "novel")
+        for group in kinds
         for end in ("stored", "adapted")
     }
-    assert line(axes, "novel, as stored") == ([2, 3], pytest.approx(after["novel", "stored"]))
-    assert line(axes, "known, adapted") == ([2, 3], pytest.approx(after["known", "adapted"]))
+    assert line(panel, "novel, stored") == ([2, 3], pytest.approx(after["novel", "stored"]))
+    assert line(panel, "known, adapted") == ([2, 3], pytest.approx(after["known", "adapted"]))
     less = 100 * (1 - after["known", "adapted"][1] / after["known", "stored"][1])
     assert result.table.rows[1][4] == f"{less:.1f} %"
     assert 0 < less < 100
 
 
 def test_before_and_after_stand_side_by_side(drawn) -> None:
-    result, made = drawn(
-        "before-after", [{"method": "camp", "exemplars": m} for m in (0, 5)], {"x": "exemplars"}
-    )
-    bars = [patch.get_height() for patch in result.figure.axes[0].patches]
+    rows = [{"method": "camp", "exemplars": m} for m in (0, 5)]
+    result, made = drawn("before-after", rows, {"x": "exemplars"})
+    [bars] = result.figure.data
     wanted = [
-        mean(mean(distances(run, end)) for run in row.runs) for end in ("stored", "adapted") for row in made
+        mean(mean(distances(run, end)) for run in row.runs) for row in made for end in ("stored", "adapted")
     ]
-    assert bars == pytest.approx(wanted)
+    assert [bar["value"] for bar in bars] == pytest.approx(wanted)
+    assert [(bar["label"], bar["kind"]) for bar in bars[:3]] == [
+        ("exemplars 0", "stored"), ("exemplars 0", "adapted"), ("exemplars 5", "stored"),
+    ]  # fmt: skip
 
 
 def test_lines_show_means_and_their_deviation(drawn) -> None:
     rows = [{"method": "camp", "beta": b} for b in (0.0, 0.5, 1.0)] + [{"method": "gcd"}]
     result, made = drawn("lines", rows, {"x": "beta", "what": ["known"]})
-    [axes] = result.figure.axes
+    [panel] = panels(result)
     each = [[final(run, "known") for run in row.runs] for row in made]
-    assert line(axes, "known classes") == ([0.0, 0.5, 1.0], pytest.approx([mean(both) for both in each[:3]]))
-    assert line(axes, "gcd")[1] == pytest.approx([mean(each[3])] * 2)  # a level line
-    band = axes.collections[0].get_paths()[0].vertices[:, 1]
-    assert band.max() == pytest.approx(max(mean(both) + stdev(both) for both in each[:3]))
+    assert line(panel, "known classes") == ([0.0, 0.5, 1.0], pytest.approx([mean(both) for both in each[:3]]))
+    assert [row["high"] for row in panel[0]] == pytest.approx([mean(both) + stdev(both) for both in each[:3]])
+    [level] = panel[1]
+    assert (level["tooltip"], level["y"]) == ("gcd", pytest.approx(mean(each[3])))
 
 
 def test_curves_are_means_over_the_tasks_so_far(drawn) -> None:
     result, [row] = drawn("curves", [{"method": "camp"}])
-    after = [
-        mean(100 * mean(run.results["tasks"][t]["agnostic"]["all"]) for run in row.runs) for t in range(3)
-    ]
-    assert line(result.figure.axes[0], "CAMP") == ([1, 2, 3], pytest.approx(after))
+    after = [mean(mean(run.results.tasks[t].agnostic.all) for run in row.runs) for t in range(3)]
+    assert line(panels(result)[0], "CAMP") == ([1, 2, 3], pytest.approx(after))
 
 
-def test_confusion_counts_pictures_of_all_seeds(drawn) -> None:
+def test_confusion_counts_images_of_all_seeds(drawn) -> None:
     result, [row] = drawn("task-confusion", [{"method": "gcd"}])
-    counts = sum(np.array(run.results["confusion"]["all"]) for run in row.runs)
-    shares = 100 * counts / counts.sum(axis=1, keepdims=True)
-    assert np.asarray(result.figure.axes[0].images[0].get_array()) == pytest.approx(shares)
+    counts = sum(np.array(run.results.confusion.all) for run in row.runs)
+    shares = counts / counts.sum(axis=1, keepdims=True)
+    [cells], *_ = panels(result)
+    assert [cell["value"] for cell in cells] == pytest.approx(shares.flatten())
     told = [float(cell.removesuffix(" %")) for cell in result.table.rows[0][2:]]
-    assert told == pytest.approx([np.diag(shares).mean(), shares[:-1, -1].mean()], abs=0.051)
+    assert told == pytest.approx([100 * np.diag(shares).mean(), 100 * shares[:-1, -1].mean()], abs=0.051)
 
 
 def test_the_number_of_categories_has_its_curve_the_truth_and_the_choice(drawn) -> None:
     result, [row] = drawn("number-of-categories", [{"method": "camp"}], estimated=True)
-    second = result.figure.axes[1]
-    task = row.first.results["tasks"][1]
-    curve, choice, truth = second.lines[:3]
-    assert list(curve.get_xdata()) == [point[0] for point in task["curve"]]
-    assert list(curve.get_ydata()) == pytest.approx([100 * point[1] for point in task["curve"]])
-    known = len(task["known"])
-    assert choice.get_xdata()[0] == known + task["novel_used"] == known + 3
-    assert truth.get_xdata()[0] == known + task["novel_true"] == known + 2
+    rows, [truth], [choice], *_ = panels(result)[1]
+    task = row.first.results.tasks[1]
+    assert [[row["x"], row["y"]] for row in rows if row["series"] == "seed 0"] == task.curve
+    known = len(task.known)
+    assert choice["x"] == known + task.novel_used == known + 3
+    assert truth["x"] == known + task.novel_true == known + 2
+    assert result.table.rows[2] == ("CAMP", 2, known + 2, known + 3)
 
 
 def test_plasticity_against_forgetting(drawn) -> None:
     result, made = drawn("plasticity-forgetting", [{"method": "camp"}, {"method": "gcd"}])
-    points = [(each.lines[0].get_xdata()[0], each.lines[0].get_ydata()[0]) for each in result.figure.axes[0].containers]  # fmt: skip
-    summaries = [[run.results["summary"]["agnostic"] for run in row.runs] for row in made]
-    wanted = [
-        tuple(100 * mean(s[name]["all"] for s in both) for name in ("forgetting", "plasticity"))
-        for both in summaries
-    ]
-    assert np.array(points) == pytest.approx(np.array(wanted))
-
-
-def test_no_two_of_many_methods_look_alike() -> None:
-    assert len({mark(number) for number in range(20)}) == 20
+    [points] = result.figure.data
+    summaries = [[run.results.summary["agnostic"] for run in row.runs] for row in made]
+    for point, both in zip(points, summaries):
+        assert point["x"] == pytest.approx(mean(summary.forgetting.all for summary in both))
+        assert point["y"] == pytest.approx(mean(summary.plasticity.all for summary in both))
+    assert [point["label"] for point in points] == ["CAMP", "GCD"]
 
 
 def test_arrows_lead_from_stored_to_adapted_centroids(drawn) -> None:
     result, [row] = drawn("drift", [{"method": "camp"}])
-    drawn_map = row.first.results["map"]
-    first = [c for c in drawn_map["centroids"] if c["task"] == 0]
-    arrows = [text for text in result.figure.axes[0].texts if hasattr(text, "arrow_patch")]
-    assert len(arrows) == len(first)
-    assert [(*arrow.xyann, *arrow.xy) for arrow in arrows] == [
-        (*centroid["stored"], *centroid["adapted"]) for centroid in first
+    centroids, images = panels(result)[0]
+    measured = row.first.results.map
+    assert [((c["stored_x"], c["stored_y"]), (c["x"], c["y"])) for c in centroids] == [
+        (centroid.stored, centroid.adapted) for centroid in measured.centroids
     ]
+    assert len(images) == len(measured.points)
 
 
-def test_scenarios_share_their_colours_within_a_figure(drawn) -> None:
+def test_scenarios_share_their_colours_within_a_metric(drawn) -> None:
     rows = [
         {"method": m, "novel_fraction": n, "labelled_fraction": share}
         for m in ("gcd", "camp")
@@ -192,7 +195,11 @@ def test_scenarios_share_their_colours_within_a_figure(drawn) -> None:
         "x": "labelled_fraction", "y": "novel_fraction", "what": ["all", "forgetting"], "panels": "method",
     }  # fmt: skip
     result, made = drawn("scenarios", rows, look)
-    gcd, camp, *_ = result.figure.axes
     every = [mean(final(run) for run in row.runs) for row in made]
-    assert gcd.images[0].get_clim() == camp.images[0].get_clim() == pytest.approx((min(every), max(every)))
-    assert np.asarray(camp.images[0].get_array()).flatten() == pytest.approx(every[4:])
+    limits = [
+        spec["layer"][0]["encoding"]["fillOpacity"]["scale"]["domain"]
+        for spec in result.figure.spec["concat"]
+    ]
+    assert limits[0] == limits[1] == pytest.approx([min(every), max(every)])
+    _, [camp], *_ = panels(result)
+    assert [cell["value"] for cell in camp] == pytest.approx(every[4:])

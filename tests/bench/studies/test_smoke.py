@@ -62,7 +62,8 @@ def test_a_study_runs_and_leaves_its_figure(
         pixels = np.asarray(picture.convert("RGB")).reshape(-1, 3)
     assert len(np.unique(pixels, axis=0)) > 20  # something is drawn
     assert (folder / "figure.svg").read_text().rstrip().endswith("</svg>")
-    assert "<svg" in page
+    assert (folder / "figure.pdf").read_bytes().startswith(b"%PDF")
+    assert "data-chart" in page
 
 
 def test_nothing_is_left_to_do(store: Path, capsys: pytest.CaptureFixture[str]) -> None:

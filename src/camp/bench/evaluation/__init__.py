@@ -1,1 +1,1 @@
-"""What a method's answers are worth: pure functions of arrays, one noun a file."""
+"""Evaluation of a method on the test images: pure functions of arrays, one metric per module."""

@@ -1,19 +1,22 @@
-"""What is measured after each task: the one place where true labels and a method's answers meet."""
+"""Evaluation after each task: the only place where true labels and a method's predictions meet."""
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from functools import partial
-from typing import Any
+from typing import Literal, get_args
 
 import numpy as np
+import numpy.typing as npt
 import torch
+from pydantic import BaseModel, Field
 from torch import Tensor
 
-from camp.bench.evaluation.accuracy import SplitRow, accuracy_row
-from camp.bench.evaluation.confusion import split_confusion
-from camp.bench.evaluation.drift import centroid_drift
+from camp.bench.evaluation.accuracy import AccuracyRow, accuracy_row
+from camp.bench.evaluation.confusion import TaskConfusion, split_confusion
+from camp.bench.evaluation.drift import DriftMeasurement, centroid_drift
+from camp.bench.evaluation.feature_map import FeatureMap, feature_map
 from camp.bench.evaluation.matching import NO_CLASS, match_discovered, match_on_test, match_task
-from camp.bench.evaluation.projection import fit_plane
-from camp.bench.evaluation.summary import summarise
+from camp.bench.evaluation.projection import Vectors
+from camp.bench.evaluation.summary import Summary, summarise
 from camp.bench.evaluation.upper_bound import nearest_mean, true_means
 from camp.core import distributed
 from camp.core.progress import Progress
@@ -22,34 +25,57 @@ from camp.data.views import Views
 from camp.methods.base import Method
 
 _BATCH = 256
-_MAP_POINTS = 1500
-PROTOCOLS = ("agnostic", "aware", "test_hungarian", "task_hungarian", "upper_bound")
+
+Protocol = Literal["agnostic", "aware", "test_hungarian", "task_hungarian", "upper_bound"]
+PROTOCOLS: tuple[Protocol, ...] = get_args(Protocol)
+
+Classes = npt.NDArray[np.int64]
 
 
-@dataclass
-class Evaluator:
-    """Accuracies so far, and which class each category stands for."""
+@dataclass(frozen=True)
+class TaskMeasurement:
+    """What is measured after one task on the test images of all tasks so far."""
 
-    class_of_category: list[int] = field(default_factory=list)
-    """By position in the method's categories; NO_CLASS for a discovered category that matches nothing."""
-    rows: dict[str, list[SplitRow]] = field(default_factory=lambda: {name: [] for name in PROTOCOLS})
-    """A[t] of each protocol; a run that was begun before there was one goes on without it."""
+    rows: dict[Protocol, AccuracyRow]
+    """Accuracy on each task so far."""
+    stored: AccuracyRow | None
+    """Task-agnostic accuracy by the centroids as stored before the task; None where none was adapted."""
+    drift: DriftMeasurement | None
+    """Distances of the centroids of earlier tasks; None after the first task or without centroids."""
+    summary: dict[Protocol, Summary]
+    confusion: TaskConfusion
+    map: FeatureMap | None
+    predictions: list[Classes]
+    """Predicted categories of the test images of each task, task-agnostic."""
+
+
+def _no_rows() -> dict[Protocol, list[AccuracyRow]]:
+    return {protocol: [] for protocol in PROTOCOLS}
+
+
+class Evaluator(BaseModel):
+    """Accuracies so far, and the class of each category. It is saved in the checkpoint."""
+
+    class_of_category: list[int] = Field(default_factory=list)
+    """By position in the method's categories; NO_CLASS for a discovered category without a match."""
+    rows: dict[Protocol, list[AccuracyRow]] = Field(default_factory=_no_rows)
+    """A[t] of each protocol; a run started by a version without a protocol continues without it."""
 
     def after_task(
         self, method: Method, seen: list[tuple[Task, TaskTruth]], progress: Progress
-    ) -> dict[str, Any]:
-        """Evaluate on the test pictures of all tasks `seen`; the record of the last one for results.json."""
+    ) -> TaskMeasurement:
+        """Evaluate on the test images of all tasks `seen`, the last of which was just learned."""
         total = sum(len(task.views) + len(truth.test_views) for task, truth in seen)
         with progress.track("Evaluation", total) as bar:
 
             def of(views: Views, rows: Tensor) -> Tensor:
                 parts = []
-                for part in rows.split(_BATCH):
+                for part in torch.split(rows, _BATCH):
                     parts.append(method.features(views.clean(part)))
                     bar.advance(len(part) * distributed.world_size())
                 return torch.cat(parts)
 
-            def features(views: Views) -> np.ndarray:
+            def features(views: Views) -> npt.NDArray[np.float32]:
                 if not len(views):
                     return np.empty((0, 0), dtype=np.float32)
                 return distributed.map_sharded(len(views), partial(of, views)).numpy()
@@ -59,23 +85,25 @@ class Evaluator:
         truths = [truth for _, truth in seen]
         classes, means = true_means(np.concatenate(train), np.concatenate([t.train_classes for t in truths]))
         self._match(method, truths[-1], train[-1], classes, means)
-        predictions = [method.predict(torch.from_numpy(z)).numpy() if len(z) else _NOBODY for z in test]
+        predictions = [
+            method.predict(torch.from_numpy(z)).numpy() if len(z) else _NO_PREDICTIONS for z in test
+        ]
         self._score(method, truths, test, predictions, classes, means)
-        stored = self._by_stored_centroids(method, truths, test)
-        return {
-            **{name: rows[-1] for name, rows in self.rows.items()},
-            **({"stored": stored} if stored is not None else {}),
-            "drift": self._drift(method, classes, means),
-            "summary": {name: summarise(rows) for name, rows in self.rows.items()},
-            "confusion": self._confusion(method, truths, predictions),
-            "map": self._map(method, truths, test, classes, means),
-            "predictions": predictions,
-        }
+        mean_of = dict(zip(classes.tolist(), means))
+        return TaskMeasurement(
+            rows={name: rows[-1] for name, rows in self.rows.items()},
+            stored=self._by_stored_centroids(method, truths, test),
+            drift=self._drift(method, classes, means),
+            summary={name: summarise(rows) for name, rows in self.rows.items()},
+            confusion=_confusion(method, truths, predictions),
+            map=feature_map(method, truths, test, self.class_of_category, mean_of),
+            predictions=predictions,
+        )
 
     def _match(
-        self, method: Method, truth: TaskTruth, train: np.ndarray, classes: np.ndarray, means: np.ndarray
+        self, method: Method, truth: TaskTruth, train: Vectors, classes: Classes, means: Vectors
     ) -> None:
-        """Give new categories their class: known ones by label, discovered ones by Hungarian matching."""
+        """Match new categories with classes: known ones by label, discovered ones by Hungarian matching."""
         first = len(self.class_of_category)
         new = method.categories[first:]
         found = [first + i for i, category in enumerate(new) if category.label is None]
@@ -84,7 +112,7 @@ class Evaluator:
         ]
         if method.centroids is not None:
             centroids = method.centroids[found].cpu().numpy()
-        else:  # methods without centroids: the mean of what they put into the category, if that is anything
+        else:  # a method without centroids: the mean of the images assigned to the category, if any
             assigned = method.assigned().numpy()
             found = [i for i in found if (assigned == i).any()]
             centroids = np.array([train[assigned == i].mean(0) for i in found])
@@ -97,10 +125,10 @@ class Evaluator:
         self,
         method: Method,
         truths: list[TaskTruth],
-        test: list[np.ndarray],
-        predictions: list[np.ndarray],
-        classes: np.ndarray,
-        means: np.ndarray,
+        test: list[npt.NDArray[np.float32]],
+        predictions: list[Classes],
+        classes: Classes,
+        means: Vectors,
     ) -> None:
         """Append A[t] of every protocol."""
         of_category = np.array(self.class_of_category)
@@ -122,7 +150,7 @@ class Evaluator:
             ]
         )
         rematched = match_on_test(np.concatenate(predictions), np.concatenate(true), known_only)
-        scored = {
+        scored: dict[Protocol, list[Classes]] = {
             "agnostic": agnostic,
             "aware": aware,
             "test_hungarian": [rematched[p] for p in predictions],
@@ -132,7 +160,7 @@ class Evaluator:
         for name, rows in self.rows.items():
             rows.append(accuracy_row(scored[name], true, novel))
 
-    def _drift(self, method: Method, classes: np.ndarray, means: np.ndarray) -> Any:
+    def _drift(self, method: Method, classes: Classes, means: Vectors) -> DriftMeasurement | None:
         """Distances of earlier centroids to their true means, before and after adaptation."""
         if method.drift is None:
             return None
@@ -144,9 +172,9 @@ class Evaluator:
         return centroid_drift(stored[kept], adapted[kept], true, novel)
 
     def _by_stored_centroids(
-        self, method: Method, truths: list[TaskTruth], test: list[np.ndarray]
-    ) -> SplitRow | None:
-        """A[t] if the centroids of earlier tasks had stayed as they were stored; None where they did."""
+        self, method: Method, truths: list[TaskTruth], test: list[npt.NDArray[np.float32]]
+    ) -> AccuracyRow | None:
+        """A[t] with the centroids of earlier tasks as stored; None where none was adapted."""
         if method.drift is None or method.centroids is None:
             return None
         now, stored = method.centroids, method.drift.stored
@@ -154,7 +182,8 @@ class Evaluator:
             return None
         before = torch.cat([stored.to(now), now[len(stored) :]])
         answers = [
-            method.predict(torch.from_numpy(z), centroids=before).numpy() if len(z) else _NOBODY for z in test
+            method.predict(torch.from_numpy(z), centroids=before).numpy() if len(z) else _NO_PREDICTIONS
+            for z in test
         ]
         of_category = np.array(self.class_of_category)
         return accuracy_row(
@@ -163,60 +192,13 @@ class Evaluator:
             [t.novel for t in truths],
         )
 
-    def _confusion(self, method: Method, truths: list[TaskTruth], predictions: list[np.ndarray]) -> Any:
-        """Which task's categories the test pictures of each task are sent to."""
-        home = np.array([category.task for category in method.categories])
-        true = np.concatenate([np.full(len(p), t.index) for t, p in zip(truths, predictions)])
-        novel = np.concatenate([np.isin(t.test_classes, t.novel) for t in truths])
-        return split_confusion(true, home[np.concatenate(predictions)], novel, len(truths))
 
-    def _map(
-        self,
-        method: Method,
-        truths: list[TaskTruth],
-        test: list[np.ndarray],
-        classes: np.ndarray,
-        means: np.ndarray,
-    ) -> Any:
-        """The feature space in two dimensions: a sample of test pictures, and where centroids were and are."""
-        if method.centroids is None:
-            return None
-        features = np.concatenate([z for z in test if len(z)])
-        about = [(t.index, int(c not in t.novel), int(c)) for t in truths for c in t.test_classes]
-        plane = fit_plane(features)
-        sample = np.linspace(0, len(features) - 1, min(len(features), _MAP_POINTS)).astype(int)
-        points = [
-            [round(float(x), 4), round(float(y), 4), *about[i]]
-            for i, (x, y) in zip(sample, plane.project(features[sample]))
-        ]
-        now = method.centroids.cpu().numpy()
-        before = now.copy()
-        if method.drift is not None:
-            before[: len(method.drift.stored)] = method.drift.stored.cpu().numpy()
-        places = {"stored": plane.project(before), "adapted": plane.project(now)}
-        centroids = []
-        for i, (category, class_) in enumerate(zip(method.categories, self.class_of_category)):
-            if class_ == NO_CLASS:
-                continue
-            places_of = {name: [round(float(v), 4) for v in xy[i]] for name, xy in places.items()}
-            places_of["true"] = [
-                round(float(v), 4) for v in plane.project(means[[np.searchsorted(classes, class_)]])[0]
-            ]
-            kind = "novel" if category.label is None else "known"
-            name = truths[0].class_names[class_]
-            centroids.append(
-                {"id": category.id, "task": category.task, "kind": kind, "name": name, **places_of}
-            )
-        return {"points": points, "centroids": centroids}
-
-    def state(self) -> dict[str, Any]:
-        """For the checkpoint."""
-        return {"class_of_category": self.class_of_category, "rows": self.rows}
-
-    @classmethod
-    def restored(cls, values: dict[str, Any]) -> "Evaluator":
-        """From the checkpoint."""
-        return cls(values["class_of_category"], values["rows"])
+def _confusion(method: Method, truths: list[TaskTruth], predictions: list[Classes]) -> TaskConfusion:
+    """To the categories of which task the test images of each task are assigned."""
+    home = np.array([category.task for category in method.categories])
+    true = np.concatenate([np.full(len(p), t.index) for t, p in zip(truths, predictions)])
+    novel = np.concatenate([np.isin(t.test_classes, t.novel) for t in truths])
+    return split_confusion(true, home[np.concatenate(predictions)], novel, len(truths))
 
 
-_NOBODY = np.empty(0, dtype=np.int64)
+_NO_PREDICTIONS = np.empty(0, dtype=np.int64)

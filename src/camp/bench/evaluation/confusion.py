@@ -1,20 +1,19 @@
-"""To which task a test picture is sent: the picture of a bias towards recent tasks."""
-
-from typing import TypedDict
+"""Confusion between tasks: to the categories of which task test images are assigned."""
 
 import numpy as np
+import numpy.typing as npt
+
+from camp.bench.evaluation.class_groups import ByGroup
+
+Tasks = npt.NDArray[np.int64]
 
 
-class Confusion(TypedDict):
-    """Counts [true task][predicted task] for the test pictures of all, known and novel classes."""
-
-    all: list[list[int]]
-    known: list[list[int]]
-    novel: list[list[int]]
+class TaskConfusion(ByGroup[list[list[int]]]):
+    """Counts [true task][predicted task] of test images for each group of classes."""
 
 
-def task_confusion(true: np.ndarray, predicted: np.ndarray, n_tasks: int) -> np.ndarray:
-    """Counts (N, N): pictures of task `true` (n,) for which a category of task `predicted` (n,) won.
+def task_confusion(true: Tasks, predicted: Tasks, n_tasks: int) -> npt.NDArray[np.int64]:
+    """Counts (N, N) of images of task `true` (n,) assigned to a category of task `predicted` (n,).
 
     >>> task_confusion(np.array([0, 0, 1]), np.array([0, 1, 1]), 2)
     array([[1, 1],
@@ -25,18 +24,19 @@ def task_confusion(true: np.ndarray, predicted: np.ndarray, n_tasks: int) -> np.
     return counts
 
 
-def split_confusion(true: np.ndarray, predicted: np.ndarray, novel: np.ndarray, n_tasks: int) -> Confusion:
-    """The task confusion for all, known and novel classes; `novel` (n,) marks pictures of novel ones."""
-    is_novel = np.asarray(novel, dtype=bool)
-    return {
-        "all": task_confusion(true, predicted, n_tasks).tolist(),
-        "known": task_confusion(true[~is_novel], predicted[~is_novel], n_tasks).tolist(),
-        "novel": task_confusion(true[is_novel], predicted[is_novel], n_tasks).tolist(),
-    }
+def split_confusion(
+    true: Tasks, predicted: Tasks, novel: npt.NDArray[np.bool_], n_tasks: int
+) -> TaskConfusion:
+    """The task confusion of each group of classes; `novel` (n,) marks images of novel classes."""
+    return TaskConfusion(
+        all=task_confusion(true, predicted, n_tasks).tolist(),
+        known=task_confusion(true[~novel], predicted[~novel], n_tasks).tolist(),
+        novel=task_confusion(true[novel], predicted[novel], n_tasks).tolist(),
+    )
 
 
-def normalised_rows(counts: np.ndarray) -> np.ndarray:
-    """Each row divided by its sum (N, N); a row without pictures is NaN.
+def normalised_rows(counts: npt.ArrayLike) -> npt.NDArray[np.float64]:
+    """Each row divided by its sum (N, N); a row without images is NaN.
 
     >>> normalised_rows(np.array([[1, 3], [0, 0]]))
     array([[0.25, 0.75],
@@ -44,4 +44,7 @@ def normalised_rows(counts: np.ndarray) -> np.ndarray:
     """
     counts = np.asarray(counts)
     sums = counts.sum(axis=1, keepdims=True)
-    return np.divide(counts, sums, out=np.full(counts.shape, np.nan), where=sums > 0)
+    shares: npt.NDArray[np.float64] = np.divide(
+        counts, sums, out=np.full(counts.shape, np.nan), where=sums > 0
+    )
+    return shares

@@ -1,57 +1,63 @@
-"""How far remembered centroids are from where their classes have moved."""
-
-from typing import TypedDict
+"""Distances between stored centroids and the true class means after the feature space has drifted."""
 
 import numpy as np
+import numpy.typing as npt
+
+from camp.bench.evaluation.class_groups import ByGroup, Record
+
+Vectors = npt.NDArray[np.floating]
 
 
-class Distance(TypedDict):
-    """Mean L2 distance to the true class means in the new feature space."""
+class CentroidDistance(Record):
+    """Mean L2 distance of centroids to the true class means in the new feature space."""
 
     stored: float
-    """Of the centroids as they were remembered."""
+    """Of the centroids as stored before the task."""
     adapted: float
     """Of the centroids after adaptation."""
 
+    @property
+    def relative_reduction(self) -> float | None:
+        """Fraction of the distance removed by adaptation; negative if the distance grew.
 
-class Drift(TypedDict):
-    """Distances of the earlier categories; None for a group that has none."""
-
-    all: Distance | None
-    known: Distance | None
-    novel: Distance | None
+        >>> CentroidDistance(stored=5.0, adapted=1.0).relative_reduction
+        0.8
+        """
+        return 1 - self.adapted / self.stored if self.stored else None
 
 
-def centroid_drift(stored: np.ndarray, adapted: np.ndarray, true: np.ndarray, novel: np.ndarray) -> Drift:
-    """Distances of k earlier categories before and after adaptation.
+class DriftMeasurement(ByGroup[CentroidDistance | None]):
+    """Distances of the categories of earlier tasks; None for a group without categories."""
 
-    `stored`, `adapted` and `true` are (k, D): the centroid remembered from before the task, the same after
-    adaptation, and the true mean of its class under the new network. `novel` (k,) says which categories were
-    discovered. A category without a class has no true mean and is not to be given.
+
+def centroid_drift(
+    stored: Vectors, adapted: Vectors, true: Vectors, novel: npt.NDArray[np.bool_]
+) -> DriftMeasurement:
+    """Distances of k categories of earlier tasks before and after adaptation.
+
+    Args:
+        stored: (k, D) centroids as stored before the task.
+        adapted: (k, D) the same centroids after adaptation.
+        true: (k, D) true means of their classes under the new network.
+        novel: (k,) whether a category was discovered.
+
+    A category that matches no class has no true mean and must be left out.
 
     >>> stored, adapted, true = np.array([[3.0, 4.0]]), np.array([[0.0, 1.0]]), np.zeros((1, 2))
     >>> drift = centroid_drift(stored, adapted, true, novel=np.array([False]))
-    >>> drift["known"], drift["novel"]
-    ({'stored': 5.0, 'adapted': 1.0}, None)
+    >>> drift.known, drift.novel
+    (CentroidDistance(stored=5.0, adapted=1.0), None)
     """
     before = np.linalg.norm(stored - true, axis=1)
     after = np.linalg.norm(adapted - true, axis=1)
-    is_novel = np.asarray(novel, dtype=bool)
-    return {
-        "all": _distance(before, after),
-        "known": _distance(before[~is_novel], after[~is_novel]),
-        "novel": _distance(before[is_novel], after[is_novel]),
-    }
+    return DriftMeasurement(
+        all=_mean_distance(before, after),
+        known=_mean_distance(before[~novel], after[~novel]),
+        novel=_mean_distance(before[novel], after[novel]),
+    )
 
 
-def relative_reduction(distance: Distance) -> float | None:
-    """The share of the distance that adaptation took away; negative if it made it longer.
-
-    >>> relative_reduction({"stored": 5.0, "adapted": 1.0})
-    0.8
-    """
-    return 1 - distance["adapted"] / distance["stored"] if distance["stored"] else None
-
-
-def _distance(before: np.ndarray, after: np.ndarray) -> Distance | None:
-    return {"stored": float(before.mean()), "adapted": float(after.mean())} if before.size else None
+def _mean_distance(before: Vectors, after: Vectors) -> CentroidDistance | None:
+    if not before.size:
+        return None
+    return CentroidDistance(stored=float(before.mean()), adapted=float(after.mean()))

@@ -1,17 +1,22 @@
-"""Which true class a category stands for: decided at discovery time, or by the test predictions.
+"""Matching of categories with true classes, at discovery time or by the test predictions.
 
-All matchings are one-to-one (Hungarian). A category left over gets NO_CLASS and is never right.
+All matchings are one-to-one (Hungarian). A category left over gets NO_CLASS and is never correct.
 """
 
 import numpy as np
+import numpy.typing as npt
 from scipy.optimize import linear_sum_assignment
 from scipy.spatial.distance import cdist
 
+from camp.bench.evaluation.projection import Vectors
+
 NO_CLASS = -1
 
+Classes = npt.NDArray[np.int64]
 
-def match_discovered(centroids: np.ndarray, means: np.ndarray, classes: np.ndarray) -> np.ndarray:
-    """The reference's protocol: once, at discovery time, by distance in feature space.
+
+def match_discovered(centroids: Vectors, means: Vectors, classes: Classes) -> Classes:
+    """Match by distance in feature space, once, at discovery time (protocol of the reference code).
 
     `centroids` (m, D) are the categories discovered in a task; `means` (c, D) the true means of the train
     features of its novel classes, which are `classes` (c,). The matching has the least sum of Euclidean
@@ -24,17 +29,21 @@ def match_discovered(centroids: np.ndarray, means: np.ndarray, classes: np.ndarr
     matched = np.full(len(centroids), NO_CLASS, dtype=np.int64)
     if len(centroids) and len(means):
         rows, columns = linear_sum_assignment(cdist(centroids, means))
-        matched[rows] = np.asarray(classes)[columns]
+        matched[rows] = classes[columns]
     return matched
 
 
-def match_on_test(predicted: np.ndarray, true: np.ndarray, class_of_category: np.ndarray) -> np.ndarray:
-    """The protocol "test-hungarian": discovered categories take the classes that make most predictions right.
+def match_on_test(predicted: Classes, true: Classes, class_of_category: Classes) -> Classes:
+    """Match discovered categories so that most test predictions are correct (protocol "test_hungarian").
 
-    `predicted` (n,) are category numbers 0..m-1 of the test pictures of all tasks so far, `true` (n,) their
-    classes, and `class_of_category` (m,) holds the class of each known category and NO_CLASS for each
-    discovered one. Known categories keep their class and nobody else may take it. Returns all classes (m,);
-    a discovered category that is predicted for no picture of a free class keeps NO_CLASS.
+    Args:
+        predicted: (n,) categories 0..m-1 predicted for the test images of all tasks so far.
+        true: (n,) their classes.
+        class_of_category: (m,) class of each known category, NO_CLASS for each discovered one.
+
+    Returns:
+        (m,) classes. Known categories keep their class, and no other category may take it. A discovered
+        category that is predicted for no image of a free class keeps NO_CLASS.
 
     >>> match_on_test(np.array([0, 1, 1, 2, 2]), np.array([0, 8, 8, 8, 9]), np.array([0, -1, -1]))
     array([0, 8, 9])
@@ -56,12 +65,12 @@ def match_on_test(predicted: np.ndarray, true: np.ndarray, class_of_category: np
     return matched
 
 
-def match_task(predicted: np.ndarray, true: np.ndarray, n_categories: int) -> np.ndarray:
-    """The protocol "task-hungarian", SimGCD's own: one task's test set is matched by itself.
+def match_task(predicted: Classes, true: Classes, n_categories: int) -> Classes:
+    """Match all categories on the test set of one task alone (protocol "task_hungarian", SimGCD's).
 
-    `predicted` (n,) are category numbers 0..m-1 of the test pictures of one task, `true` (n,) their classes. Every
-    category, known ones too, may take any class of that test set, whatever it stands for in other tasks; so known
-    classes need not be recognised, only kept apart. Returns the classes (m,).
+    `predicted` (n,) are categories 0..m-1 of the test images of one task, `true` (n,) their classes. Every
+    category, known ones too, may take any class of that test set, whatever it stands for in other tasks; so
+    known classes must only be separated, not recognised. Returns the classes (m,).
 
     >>> match_task(np.array([2, 2, 1, 0]), np.array([0, 0, 1, 1]), 3)
     array([ 1, -1,  0])

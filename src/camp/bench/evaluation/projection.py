@@ -1,29 +1,33 @@
-"""A flat map of a feature space: its first two principal directions."""
+"""Projection of a feature space to its first two principal directions."""
 
 from dataclasses import dataclass
 
 import numpy as np
+import numpy.typing as npt
 from scipy.linalg import eigh
+
+Vectors = npt.NDArray[np.floating]
 
 
 @dataclass(frozen=True)
 class Plane:
     """The plane through `mean` along two orthonormal `axes`."""
 
-    mean: np.ndarray
+    mean: npt.NDArray[np.float64]
     """(D,)"""
-    axes: np.ndarray
+    axes: npt.NDArray[np.float64]
     """(2, D); where D is 1 the second is zero."""
 
-    def project(self, features: np.ndarray) -> np.ndarray:
+    def project(self, features: Vectors) -> npt.NDArray[np.float64]:
         """Coordinates (n, 2) of `features` (n, D)."""
-        return (np.asarray(features, dtype=np.float64) - self.mean) @ self.axes.T
+        projected: npt.NDArray[np.float64] = (features.astype(np.float64) - self.mean) @ self.axes.T
+        return projected
 
 
-def fit_plane(features: np.ndarray) -> Plane:
-    """The plane that shows most of the spread of `features` (n, D), n >= 1.
+def fit_plane(features: Vectors) -> Plane:
+    """The plane of the two largest principal components of `features` (n, D), n >= 1.
 
-    A principal direction is known only up to its sign; the entry of largest size is made positive, so the
+    The sign of a principal direction is arbitrary; its entry of largest magnitude is made positive, so the
     same features always give the same map.
 
     >>> plane = fit_plane(np.array([[0.0, -3.0], [0.0, 3.0], [1.0, 0.0], [-1.0, 0.0]]))

@@ -1,22 +1,22 @@
-"""A whole run in four figures, from the accuracy matrix A[t][i] (after task t, on task i).
+"""Summary metrics of a run, from the accuracy matrix A[t][i] (after task t, on task i).
 
-A figure leaves out the entries that are None (a task without novel classes) and is None itself if nothing is
-left, as forgetting is after a single task. N is the number of tasks seen.
+Entries that are None (a task without novel classes) are left out. A metric is None if no entry is left, as
+forgetting is after a single task. N is the number of tasks seen.
 """
 
 from collections.abc import Callable, Iterable, Sequence
-from typing import TypedDict
 
-from camp.bench.evaluation.accuracy import Matrix, Share, Split, SplitRow, matrix
+from camp.bench.evaluation.accuracy import AccuracyRow, AccuracySplit, Matrix, Share, matrix
+from camp.bench.evaluation.class_groups import Record
 
 
-class Summary(TypedDict):
-    """The four figures of one protocol."""
+class Summary(Record):
+    """The four metrics under one evaluation protocol."""
 
-    final: Split
-    forgetting: Split
-    plasticity: Split
-    incremental: Split
+    final: AccuracySplit
+    forgetting: AccuracySplit
+    plasticity: AccuracySplit
+    incremental: AccuracySplit
 
 
 def mean(shares: Iterable[Share]) -> Share:
@@ -37,7 +37,7 @@ def final(accuracies: Matrix) -> Share:
 def forgetting(accuracies: Matrix) -> Share:
     """1/(N-1) sum_{i<N-1} (max_{i<=t<N-1} A[t][i] - A[N-1][i]) (Chaudhry et al., 2018).
 
-    Negative where a task has become better since.
+    Negative where the accuracy on earlier tasks has risen.
 
     >>> forgetting([[0.75], [1.0, 0.75], [0.5, 0.625, 1.0]])  # (0.5 + 0.125) / 2
     0.3125
@@ -51,7 +51,7 @@ def forgetting(accuracies: Matrix) -> Share:
 
 
 def plasticity(accuracies: Matrix) -> Share:
-    """1/(N-1) sum_{n=2..N} A_n: accuracy on a task right after it was learned, the first task left out.
+    """1/(N-1) sum_{n=2..N} A_n: accuracy on a task right after learning it, without the first task.
 
     >>> plasticity([[0.9], [0.95, 0.75], [0.7, 0.6, 0.5]])
     0.625
@@ -64,19 +64,19 @@ def incremental(accuracies: Matrix) -> Share:
     return mean(mean(row) for row in accuracies)
 
 
-def summarise(rows: Sequence[SplitRow]) -> Summary:
-    """All four figures, for all, known and novel classes, from the rows of the tasks seen."""
-    return {
-        "final": _split(final, rows),
-        "forgetting": _split(forgetting, rows),
-        "plasticity": _split(plasticity, rows),
-        "incremental": _split(incremental, rows),
-    }
+def summarise(rows: Sequence[AccuracyRow]) -> Summary:
+    """All four metrics for each group of classes, from the rows of the tasks seen."""
+    return Summary(
+        final=_split(final, rows),
+        forgetting=_split(forgetting, rows),
+        plasticity=_split(plasticity, rows),
+        incremental=_split(incremental, rows),
+    )
 
 
-def _split(figure: Callable[[Matrix], Share], rows: Sequence[SplitRow]) -> Split:
-    return {
-        "all": figure(matrix(rows, "all")),
-        "known": figure(matrix(rows, "known")),
-        "novel": figure(matrix(rows, "novel")),
-    }
+def _split(metric: Callable[[Matrix], Share], rows: Sequence[AccuracyRow]) -> AccuracySplit:
+    return AccuracySplit(
+        all=metric(matrix(rows, "all")),
+        known=metric(matrix(rows, "known")),
+        novel=metric(matrix(rows, "novel")),
+    )

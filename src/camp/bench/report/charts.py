@@ -1,210 +1,587 @@
-"""The charts of the page, each a pure function from numbers to inline SVG.
+"""Charts for the page, the studies and papers, as Vega-Lite specifications.
 
-Colours are classes: `known` and `novel` always look the same, `c0`..`c7` tell runs or tasks apart. Whatever a
-mark stands for is its <title>, shown on hover.
+A chart is a pure function of numbers. Colours are names of the palette, `var(--known)` and so on: a page defines
+them for light and dark, and `save_figure` fills in the light ones. `tooltip` is what a mark says when pointed at.
 """
 
+import contextlib
+import functools
+import json
 import math
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
-from typing import TypeGuard
+import os
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
 
-from markupsafe import Markup
+from camp.bench.evaluation.drift import CentroidDistance
+from camp.bench.evaluation.feature_map import FeatureMap
+from camp.bench.report.numbers import Spread, percent
+from camp.core.errors import CampError
+from camp.core.files import replacing, write_text
 
-from camp.bench.evaluation.accuracy import Share
-from camp.bench.evaluation.drift import Distance
-from camp.bench.report.numbers import percent
-from camp.bench.report.svg import Frame, drawing, path, scale, tag, ticks
+Spec = dict[str, Any]
+"""A part of a Vega-Lite specification."""
+
+SERIES = ("#4a3aa7", "#12966a", "#d6578a", "#c98500", "#2a78d6", "#e34948", "#5d6b1e", "#eb6834")
+SERIES_DARK = ("#9c91ee", "#2fb587", "#e07aa4", "#d79a1e", "#5598e7", "#e66767", "#a3b356", "#e6743f")
+LIGHT = {
+    **{"page": "#fbfbf9", "surface": "#ffffff", "ink": "#14140f", "soft": "#55544d", "faint": "#76756c"},
+    **{"rule": "#e4e3dc", "grid": "#ecebe5", "track": "#f1f0ea", "heat": "#1c5cab", "heat-ink": "#ffffff"},
+    **{"known": "#2a78d6", "novel": "#e2622b", "note": "#fdf3dc", "note-ink": "#6a4a00"},
+    **{f"s{i}": colour for i, colour in enumerate(SERIES)},
+}
+DARK = {
+    **{"page": "#131312", "surface": "#1b1b19", "ink": "#f3f2ec", "soft": "#b9b7ac", "faint": "#8a887e"},
+    **{"rule": "#31302c", "grid": "#2a2926", "track": "#262522", "heat": "#2a70c8", "heat-ink": "#ffffff"},
+    **{"known": "#5598e7", "novel": "#f07f4c", "note": "#322a16", "note-ink": "#f0d493"},
+    **{f"s{i}": colour for i, colour in enumerate(SERIES_DARK)},
+}
+KNOWN, NOVEL, INK, FAINT = "var(--known)", "var(--novel)", "var(--ink)", "var(--faint)"
+DASHES = ([1, 0], [6, 3], [2, 3], [8, 3, 2, 3])
+SHAPES = (
+    "circle",
+    "square",
+    "diamond",
+    "triangle-up",
+    "triangle-down",
+    "cross",
+    "triangle-left",
+    "triangle-right",
+)
+
+CONFIG: Mapping[str, Any] = {
+    "background": "transparent",
+    "font": "system-ui, 'Segoe UI', Roboto, 'Liberation Sans', sans-serif",
+    "view": {"stroke": None},
+    "axis": {
+        **{
+            "gridColor": "var(--grid)",
+            "domain": False,
+            "ticks": False,
+            "labelPadding": 6,
+            "labelFontSize": 11.5,
+        },
+        **{"labelColor": FAINT, "titleColor": FAINT, "titleFontWeight": "normal", "titleFontSize": 11.5},
+    },
+    "legend": {"labelColor": "var(--soft)", "labelFontSize": 11.5, "labelLimit": 300, "symbolOpacity": 1},
+    "title": {"color": INK, "fontSize": 12.5, "fontWeight": 600, "anchor": "start"},
+}
 
 
 @dataclass(frozen=True)
-class Line:
-    """One line of a chart: y over the chart's x values, and thin lines behind it (its seeds)."""
+class Chart:
+    """A chart and what it shows, for those who cannot see it."""
 
-    label: str
+    spec: Spec
+    description: str
+
+    @property
+    def data(self) -> list[list[Spec]]:
+        """The rows of every layer that has data of its own, in the order of drawing."""
+        found: list[list[Spec]] = []
+
+        def collect(part: Spec) -> None:
+            if "data" in part:
+                found.append(part["data"]["values"])
+            for inner in (*part.get("layer", ()), *part.get("concat", ())):
+                collect(inner)
+
+        collect(self.spec)
+        return found
+
+
+@dataclass(frozen=True)
+class Style:
+    """How a series looks: a colour, and a dash and a shape for those who cannot tell colours apart."""
+
     colour: str
-    """A CSS class."""
-    values: Sequence[Share]
-    behind: Sequence[Sequence[Share]] = field(default_factory=list)
+    dash: int = 0
+    shape: int = 0
+
+    @classmethod
+    def number(cls, n: int) -> "Style":
+        """The style of the n-th series; no two of many are the same.
+
+        >>> Style.number(1), Style.number(9)
+        (Style(colour='var(--s1)', dash=0, shape=1), Style(colour='var(--s1)', dash=1, shape=2))
+        """
+        return cls(f"var(--s{n % 8})", n // 8 % 4, (n + n // 8) % 8)
 
 
 @dataclass(frozen=True)
-class Mark:
-    """A vertical line at an x value."""
+class Series:
+    """A line: values over x, and thin lines behind it, one for each seed."""
 
-    x: float
     label: str
-    style: str
-    """A CSS class."""
+    style: Style
+    xs: Sequence[float | str]
+    values: Sequence[Spread | float | None]
+    seeds: Sequence[Sequence[float | None]] = ()
+
+
+@dataclass(frozen=True)
+class Rule:
+    """A straight line across a chart, at an x or a y."""
+
+    label: str
+    x: float | None = None
+    y: float | None = None
+    colour: str = INK
+    dash: int = 0
 
 
 def line_chart(
-    xs: Sequence[float],
-    lines: Sequence[Line],
+    series: Sequence[Series],
     *,
-    label: str,
-    x_name: str,
-    show: Callable[[float], str] = lambda value: percent(value, 0),
-    tell: Callable[[float], str] = percent,
-    low: float | None = 0.0,
-    high: float | None = None,
+    description: str,
+    x_title: str,
+    y_title: str | None = None,
+    fractions: bool = True,
+    from_zero: bool = True,
+    top: float | None = None,
     dots: bool = True,
-    marks: Sequence[Mark] = (),
-    x_labels: Sequence[tuple[float, str]] | None = None,
-    size: tuple[float, float] = (350, 250),
-) -> Markup:
-    """Lines over common x values; `low` and `high` pin the ends of the y axis.
+    rules: Sequence[Rule] = (),
+    legend: bool = False,
+    title: str | None = None,
+    size: tuple[int, int] = (290, 190),
+) -> Chart:
+    """Lines over x with a band of one standard deviation; `fractions` are shown in percent."""
+    rows = [row for line in series for row in _line_rows(line, x_title, fractions)]
+    seeds = [
+        {"series": line.label, "seed": seed, "x": x, "y": _finite(y)}
+        for line in series
+        for seed, values in enumerate(line.seeds)
+        for x, y in zip(line.xs, values)
+    ]
+    x = _x_axis([x for line in series for x in line.xs], x_title)
+    scale: Spec = {"zero": from_zero} | ({"domainMax": top} if top is not None else {})
+    y = _q("y", title=y_title, scale=scale, axis=_number_axis(fractions))
+    colour, dash, shape = _styles([(line.label, line.style) for line in series], "series", legend)
+    layers: list[Spec] = []
+    if any(row["low"] is not None for row in rows):
+        band = {"x": x, "y": {**y, "field": "low"}, "y2": {"field": "high"}, "color": colour}
+        layers.append(_layer({"type": "area", "opacity": 0.15}, band))
+    if seeds:
+        thin = {"x": x, "y": y, "color": colour, "detail": {"field": "seed"}}
+        mark = {"type": "line", "strokeWidth": 1, "opacity": 0.4}
+        layers.append({"data": {"values": seeds}, **_layer(mark, thin)})
+    layers.append(_layer({"type": "line"}, {"x": x, "y": y, "color": colour, "strokeDash": dash}))
+    single = all(sum(value is not None for value in line.values) == 1 for line in series)
+    if dots or single:
+        point = {"type": "point", "filled": True, "size": 45, "opacity": 1}
+        layers.append(_layer(point, {"x": x, "y": y, "color": colour, "shape": shape, "tooltip": TOOLTIP}))
+    for rule in rules:
+        place = {"x": {**_q("x"), "title": x_title}} if rule.x is not None else {"y": _q("y", title=y_title)}
+        row = {"x": rule.x, "y": rule.y, "tooltip": rule.label}
+        mark = {"type": "rule", "color": rule.colour, "strokeWidth": 1.5, "strokeDash": DASHES[rule.dash]}
+        layers.append({"data": {"values": [row]}, **_layer(mark, {**place, "tooltip": TOOLTIP})})
+    return _chart(rows, layers, description, size, title)
 
-    `show` writes a value on the axis, `tell` in the words of a dot.
-    """
-    width, height = size
-    present = [y for line in lines for run in [line.values, *line.behind] for y in run if _real(y)]
-    floor = low if low is not None else min(present, default=0.0)
-    ceiling = high if high is not None else max([*present, floor + 1e-9])
-    steps = ticks(floor, ceiling)
-    if high is None and len(steps) > 1 and steps[-1] < ceiling:
-        ceiling = steps[-1] + (steps[1] - steps[0])  # leave room above the highest value
-        steps = ticks(floor, ceiling)
-    left, top, right, bottom = 48.0, 14.0, width - 16, height - 46
-    pad = 10 if len(xs) > 1 else 0
-    x = scale(min(xs), max(xs), left + pad, right - pad)
-    frame = Frame(left, top, right, bottom, x, scale(floor, ceiling, bottom, top))
 
-    parts = [frame.grid(steps, show)]
-    parts.append(frame.along(list(x_labels) if x_labels is not None else [(v, f"{v:g}") for v in xs], x_name))
-    for mark in marks:
-        at = frame.x(mark.x)
-        rule = tag("line", x1=at, x2=at, y1=top, y2=bottom, class_=f"mark {mark.style}")
-        parts.append(tag("g", tag("title", mark.label), rule))
-    for line in lines:
-        for run in line.behind:
-            parts.append(tag("path", d=path(list(zip(xs, run)), frame), class_=f"line behind {line.colour}"))
-    for line in lines:
-        curve = tag("path", d=path(list(zip(xs, line.values)), frame), class_=f"line {line.colour}")
-        parts.append(tag("g", tag("title", line.label), curve))
-        single = sum(map(_real, line.values)) == 1
-        for at, y in zip(xs, line.values):
-            if _real(y) and (dots or single):
-                place = f"{line.label}, {x_name} {at:g}: {tell(y)}"
-                circle = tag("circle", cx=frame.x(at), cy=frame.y(y), r=4, class_=f"dot {line.colour}")
-                parts.append(tag("g", tag("title", place), circle))
-    return drawing(width, height, label, *parts)
+def _line_rows(line: Series, x_title: str, fractions: bool) -> list[Spec]:
+    tell = percent if fractions else _decimal
+    rows = []
+    for x, value in zip(line.xs, line.values):
+        mean, std = (value.mean, value.std) if isinstance(value, Spread) else (_finite(value), None)
+        low, high = (mean - std, mean + std) if mean is not None and std else (None, None)
+        at = x if isinstance(x, str) else f"{x:g}"
+        tooltip = f"{line.label}, {x_title} {at}: {tell(mean)}" + (f" ± {tell(std)}" if std else "")
+        rows.append({"series": line.label, "x": x, "y": mean, "low": low, "high": high, "tooltip": tooltip})
+    return rows
 
 
 @dataclass(frozen=True)
-class BarRow:
-    """One setting: its bars, and for each the mark of what was within reach."""
+class Bar:
+    """A bar of a group, and the upper bound of its value."""
 
     label: str
-    bars: Sequence[tuple[str, Share, Share]]
-    """(kind, value, upper bound)"""
+    kind: str
+    value: Spread | None
+    bound: float | None = None
 
 
-def bar_chart(rows: Sequence[BarRow], *, label: str, width: float = 600) -> Markup:
-    """Horizontal bars in per cent; a tick shows the upper bound."""
-    left, right, thick, gap = 8.0, width - 64, 16.0, 3.0
-    x = scale(0, 1, left, right)
-    block = 30 + 2 * (thick + gap) + 14
-    parts: list[Markup] = []
-    for number, row in enumerate(rows):
-        y = number * block + 20
-        parts.append(tag("text", row.label, x=left, y=y, class_="label"))
-        for i, (kind, value, bound) in enumerate(row.bars):
-            top = y + 10 + i * (thick + gap)
-            name = f"{row.label}, {kind}: {percent(value)}"
-            name += f" of {percent(bound)} within reach" if bound is not None else ""
-            parts.append(tag("rect", x=left, y=top, width=right - left, height=thick, rx=3, class_="track"))
-            end = left
-            if value is not None:
-                end = max(x(value), left + 3)
-                bar = tag("rect", x=left, y=top, width=end - left, height=thick, rx=3, class_=f"fill {kind}")
-                parts.append(tag("g", tag("title", name), bar))
-            if bound is not None:
-                at = x(bound)
-                parts.append(tag("line", x1=at, x2=at, y1=top - 1, y2=top + thick + 1, class_="bound"))
-            parts.append(tag("text", percent(value), x=right + 8, y=top + 12.5, class_="tick"))
-    return drawing(width, len(rows) * block + 4, label, *parts)
+def bar_chart(
+    bars: Sequence[Bar],
+    colours: Mapping[str, str],
+    *,
+    description: str,
+    x_title: str | None = None,
+    fractions: bool = True,
+    legend: bool = False,
+) -> Chart:
+    """Horizontal bars grouped by label, an error bar of one standard deviation, and a tick at the upper bound."""
+    tell = percent if fractions else _decimal
+    rows = []
+    for bar in bars:
+        mean, std = (bar.value.mean, bar.value.std) if bar.value else (None, None)
+        low, high = (mean - std, mean + std) if mean is not None and std else (None, None)
+        tooltip = f"{bar.label}, {bar.kind}: {tell(mean)}"
+        tooltip += f" of {tell(bar.bound)} with true class means" if bar.bound is not None else ""
+        end = max((value for value in (mean, high, bar.bound) if value is not None), default=0.0)
+        rows.append(
+            {
+                **{
+                    "label": bar.label,
+                    "kind": bar.kind,
+                    "value": mean,
+                    "bound": bar.bound,
+                    "text": tell(mean),
+                },
+                **{"low": low, "high": high, "end": end, "tooltip": tooltip},
+            }
+        )
+    kinds = list(colours)
+    scale: Spec = {"domain": [0, 1]} if fractions else {"zero": True}
+    x = _q("value", title=x_title, scale=scale, axis=_number_axis(fractions))
+    place: Spec = {
+        "y": {**_n("label"), "sort": None, "title": None, "axis": {"labelLimit": 260, "labelColor": INK}},
+        "yOffset": {**_n("kind"), "sort": kinds},
+        "tooltip": TOOLTIP,
+    }
+    colour = {
+        **_n("kind"),
+        "scale": {"domain": kinds, "range": list(colours.values())},
+        "legend": {"orient": "bottom"} if legend else None,
+    }
+    layers = [_layer({"type": "bar", "cornerRadiusEnd": 2}, {**place, "x": x, "color": colour})]
+    if any(row["low"] is not None for row in rows):
+        error = {**place, "x": {**x, "field": "low"}, "x2": {"field": "high"}}
+        layers.append(_layer({"type": "rule", "color": INK}, error))
+    if any(bar.bound is not None for bar in bars):
+        layers.append(
+            _layer({"type": "tick", "color": INK, "thickness": 2}, {**place, "x": {**x, "field": "bound"}})
+        )
+    text = {"type": "text", "align": "left", "dx": 6, "color": "var(--soft)", "fontSize": 11.5}
+    layers.append(_layer(text, {**place, "x": {**x, "field": "end"}, "text": {"field": "text"}}))
+    groups = len({bar.label for bar in bars})
+    return _chart(rows, layers, description, (440, groups * (22 * len(kinds) + 14)))
 
 
 def heat_map(
-    shares: Sequence[Sequence[Share]],
+    cells: Sequence[Sequence[float | None]],
+    xs: Sequence[object],
+    ys: Sequence[object],
     *,
-    label: str,
-    row_name: str,
-    column_name: str,
-    tell: Callable[[int, int], str],
-    width: float = 340,
-) -> Markup:
-    """A square of shares, darker for more; rows may be shorter than the square (a triangle)."""
-    n = len(shares)
-    left, top = 46.0, 8.0
-    cell = (width - left - 6) / n
-    bottom = top + cell * n
-    parts: list[Markup] = []
-    every = math.ceil(n / 12)
-    for i in range(n):
-        middle = top + cell * (i + 0.5)
-        if i % every == 0:
-            parts.append(tag("text", i + 1, x=left - 8, y=middle + 4, class_="tick end"))
-            parts.append(tag("text", i + 1, x=left + cell * (i + 0.5), y=bottom + 18, class_="tick middle"))
-        for j, share in enumerate(shares[i]):
-            if not _real(share):
-                continue
-            corner = {"x": left + cell * j + 1, "y": top + cell * i + 1}
-            side = cell - 2
-            square = tag("rect", **corner, width=side, height=side, rx=min(4.0, side / 6), class_="heat",
-                         fill_opacity=round(0.05 + 0.95 * min(max(share, 0.0), 1.0), 3))  # fmt: skip
-            words = [tag("title", tell(i, j)), square]
-            if cell >= 22:
-                ink = "value middle strong" if share > 0.75 else "value middle"
-                at = {"x": left + cell * (j + 0.5), "y": middle + 4}
-                words.append(tag("text", f"{100 * share:.0f}", **at, class_=ink))
-            parts.append(tag("g", *words))
-    centre = (top + bottom) / 2
-    parts.append(tag("text", column_name, x=left + cell * n / 2, y=bottom + 38, class_="axis middle"))
-    turn = f"rotate(-90 12 {centre:.1f})"
-    parts.append(tag("text", row_name, x=12, y=centre, transform=turn, class_="axis middle"))
-    return drawing(width, bottom + 46, label, *parts)
+    description: str,
+    x_title: str,
+    y_title: str,
+    tooltips: Mapping[tuple[int, int], str] | None = None,
+    limits: tuple[float, float] = (0.0, 1.0),
+    digits: int = 0,
+    title: str | None = None,
+    side: int = 260,
+) -> Chart:
+    """Fractions `cells[y][x]` in percent, darker for more; rows may be shorter than `xs` (a triangle)."""
+    low, high = limits if limits[1] > limits[0] else (limits[0], limits[0] + 0.01)
+    rows = [
+        {
+            **{"x": str(xs[j]), "y": str(ys[i]), "value": value, "text": f"{100 * value:.{digits}f}"},
+            "tooltip": tooltips[i, j]
+            if tooltips
+            else f"{y_title} {ys[i]}, {x_title} {xs[j]}: {percent(value)}",
+        }
+        for i, line in enumerate(cells)
+        for j, cell in enumerate(line)
+        if (value := _finite(cell)) is not None
+    ]
+    axis = {"labelAngle": 0, "labelOverlap": True, "grid": False}
+    place: Spec = {
+        "x": {**_o("x"), "title": x_title, "scale": {"domain": list(map(str, xs))}, "axis": axis},
+        "y": {**_o("y"), "title": y_title, "scale": {"domain": list(map(str, ys))}, "axis": axis},
+        "tooltip": TOOLTIP,
+    }
+    square = {
+        "type": "rect",
+        "fill": "var(--heat)",
+        "cornerRadius": 3,
+        "stroke": "var(--page)",
+        "strokeWidth": 2,
+    }
+    opacity = _q("value", scale={"domain": [low, high], "range": [0.05, 1], "clamp": True}, legend=None)
+    layers = [_layer(square, {**place, "fillOpacity": opacity})]
+    if side / max(len(xs), 1) >= 20:
+        dark = f"datum.value > {low + 0.6 * (high - low)}"
+        ink = {"condition": {"test": dark, "value": "var(--heat-ink)"}, "value": INK}
+        layers.append(
+            _layer({"type": "text", "fontSize": 11}, {**place, "text": {"field": "text"}, "color": ink})
+        )
+    height = max(round(side * len(ys) / max(len(xs), 1)), 60)
+    return _chart(rows, layers, description, (side, height), title)
 
 
 def dumbbell_chart(
-    tasks: Sequence[int],
-    pairs: Mapping[str, Sequence[Distance | None]],
-    *,
-    label: str,
-    size: tuple[float, float] = (350, 250),
-) -> Markup:
-    """For each task and kind: an open dot (stored) and a filled dot (adapted), joined."""
-    width, height = size
-    present = [d[end] for each in pairs.values() for d in each if d for end in ("stored", "adapted")]
-    steps = ticks(0, max([*present, 1e-9]))
-    ceiling = steps[-1] + (steps[1] - steps[0] if steps[-1] < max([*present, 0]) else 0)
-    left, top, right, bottom = 48.0, 14.0, width - 16, height - 46
-    x = scale(-0.5, len(tasks) - 0.5, left, right)
-    frame = Frame(left, top, right, bottom, x, scale(0, ceiling, bottom, top))
-    parts = [frame.grid(ticks(0, ceiling), lambda value: f"{value:g}")]
-    parts.append(frame.along([(i, str(task)) for i, task in enumerate(tasks)], "task"))
-    reach = min(9.0, (right - left) / len(tasks) / 5)
-    for side, (kind, each) in zip((-1, 1), pairs.items()):
-        for i, (task, distance) in enumerate(zip(tasks, each)):
-            if distance is None:
-                continue
-            at = frame.x(i) + side * reach
-            before, after = frame.y(distance["stored"]), frame.y(distance["adapted"])
-            words = (
-                f"task {task}, {kind}: {distance['stored']:.2f} as stored, {distance['adapted']:.2f} adapted"
-            )
-            parts.append(
-                tag(
-                    "g",
-                    tag("title", words),
-                    tag("line", x1=at, x2=at, y1=before, y2=after, class_=f"line {kind}"),
-                    tag("circle", cx=at, cy=before, r=4.5, class_=f"ring {kind}"),
-                    tag("circle", cx=at, cy=after, r=5, class_=f"dot {kind}"),
-                )
-            )
-    return drawing(width, height, label, *parts)
+    tasks: Sequence[int], pairs: Mapping[str, Sequence[CentroidDistance | None]], *, description: str
+) -> Chart:
+    """For each task and kind of class, an open dot (stored) and a filled dot (adapted), joined."""
+    rows = [
+        {
+            **{"task": task, "kind": kind, "stored": distance.stored, "adapted": distance.adapted},
+            "tooltip": f"task {task}, {kind}: {distance.stored:.2f} stored, {distance.adapted:.2f} adapted",
+        }
+        for kind, each in pairs.items()
+        for task, distance in zip(tasks, each)
+        if distance is not None
+    ]
+    kinds = {"domain": ["known", "novel"], "range": [KNOWN, NOVEL]}
+    place: Spec = {
+        "x": {**_o("task"), "title": "task", "axis": {"labelAngle": 0}},
+        "xOffset": {**_n("kind"), "sort": kinds["domain"]},
+        "color": {**_n("kind"), "scale": kinds, "legend": None},
+        "tooltip": TOOLTIP,
+    }
+    stored = _q("stored", title="distance to the true means", axis={"tickCount": 5})
+    layers = [
+        _layer({"type": "rule", "strokeWidth": 2}, {**place, "y": stored, "y2": {"field": "adapted"}}),
+        _layer({"type": "point", "size": 70, "fill": "var(--page)", "opacity": 1}, {**place, "y": stored}),
+        _layer({"type": "point", "size": 80, "filled": True, "opacity": 1}, {**place, "y": _q("adapted")}),
+    ]
+    return _chart(rows, layers, description, (290, 190))
 
 
-def _real(value: Share) -> TypeGuard[float]:
-    return value is not None and math.isfinite(value)
+@dataclass(frozen=True)
+class ScatterPoint:
+    """A point with deviations along both axes."""
+
+    label: str
+    x: Spread
+    y: Spread
+
+
+def scatter_chart(points: Sequence[ScatterPoint], *, description: str, x_title: str, y_title: str) -> Chart:
+    """Fractions against fractions, with error bars of one standard deviation."""
+    rows = [
+        {
+            **{
+                "label": p.label,
+                "x": p.x.mean,
+                "x0": p.x.mean - (p.x.std or 0),
+                "x1": p.x.mean + (p.x.std or 0),
+            },
+            **{"y": p.y.mean, "y0": p.y.mean - (p.y.std or 0), "y1": p.y.mean + (p.y.std or 0)},
+            "tooltip": f"{p.label}: {x_title} {percent(p.x.mean)}, {y_title} {percent(p.y.mean)}",
+        }
+        for p in points
+    ]
+    styles = [(p.label, Style.number(i)) for i, p in enumerate(points)]
+    colour, _, shape = _styles(styles, "label", legend=True)
+    scale = {"zero": False, "padding": 12}
+    x = _q("x", title=x_title, axis=_number_axis(True), scale=scale)
+    y = _q("y", title=y_title, axis=_number_axis(True), scale=scale)
+    rule: Spec = {"type": "rule"}
+    layers: list[Spec] = []
+    if any(p.x.std or p.y.std for p in points):
+        layers.append(
+            _layer(rule, {"x": {**x, "field": "x0"}, "x2": {"field": "x1"}, "y": y, "color": colour})
+        )
+        layers.append(
+            _layer(rule, {"x": x, "y": {**y, "field": "y0"}, "y2": {"field": "y1"}, "color": colour})
+        )
+    point = {"type": "point", "filled": True, "size": 90, "opacity": 1}
+    layers.append(_layer(point, {"x": x, "y": y, "color": colour, "shape": shape, "tooltip": TOOLTIP}))
+    return _chart(rows, layers, description, (380, 280))
+
+
+def map_chart(
+    drawn: FeatureMap, *, description: str, by_class: bool = False, title: str | None = None, side: int = 460
+) -> Chart:
+    """The feature space in two dimensions; one unit is the same length along both axes.
+
+    Small marks are test images, coloured by task, or by class with crosses for later tasks. Arrows lead from
+    stored to adapted centroids, which are round for known and square for discovered categories; a ring is the
+    true mean of the class.
+    """
+    classes = {t: sorted({p[4] for p in drawn.points if p[2] == t}) for t in {p[2] for p in drawn.points}}
+    images = [
+        {
+            **{"x": x, "y": y, "shape": "cross" if by_class and task else "circle"},
+            "colour": f"var(--s{(classes[task].index(class_) if by_class else task) % 8})",
+        }
+        for x, y, task, _, class_ in drawn.points
+        if math.isfinite(x) and math.isfinite(y)
+    ]
+    places = [place for c in drawn.centroids for place in (c.stored, c.adapted, c.true) if place]
+    x, y, pixel = _equal_axes([*places, *((p[0], p[1]) for p in drawn.points)], side)
+    centroids = []
+    for c in drawn.centroids:
+        stored, true = c.stored or c.adapted, c.true or (None, None)
+        dx, dy = c.adapted[0] - stored[0], c.adapted[1] - stored[1]
+        far = math.hypot(dx, dy)
+        back = 7 * pixel / far if far else 0.0  # the arrow ends before the mark of the centroid
+        centroids.append(
+            {
+                **{
+                    "x": c.adapted[0],
+                    "y": c.adapted[1],
+                    "shape": "circle" if c.kind == "known" else "square",
+                },
+                **{
+                    "colour": INK if by_class else f"var(--s{c.task % 8})",
+                    "true_x": true[0],
+                    "true_y": true[1],
+                },
+                **{"stored_x": stored[0], "stored_y": stored[1], "angle": math.degrees(math.atan2(dx, dy))},
+                **{
+                    "tip_x": c.adapted[0] - dx * back,
+                    "tip_y": c.adapted[1] - dy * back,
+                    "moved": far > 9 * pixel,
+                },
+                "tooltip": f"{c.name} ({c.kind}, task {c.task + 1})",
+            }
+        )
+    size = min(1.0, max(0.4, 60 / max(len(centroids), 1)))  # smaller marks for many categories
+    colour, shape = ({**_n(name), "scale": None, "legend": None} for name in ("colour", "shape"))
+    image = {"type": "point", "filled": True, "size": 14, "opacity": 0.35, "aria": False}
+    here = {"x": x, "y": y, "color": colour, "shape": shape}
+    layers: list[Spec] = [{"data": {"values": images}, **_layer(image, here)}]
+    true_x, true_y = {**x, "field": "true_x"}, {**y, "field": "true_y"}
+    stored_x, stored_y = {**x, "field": "stored_x"}, {**y, "field": "stored_y"}
+    tip_x, tip_y = {**x, "field": "tip_x"}, {**y, "field": "tip_y"}
+    moved = {"transform": [{"filter": "datum.moved"}]}
+    tether = {"x": x, "y": y, "x2": {"field": "true_x"}, "y2": {"field": "true_y"}, "color": colour}
+    shaft = {"x": stored_x, "y": stored_y, "x2": {"field": "tip_x"}, "y2": {"field": "tip_y"}}
+    ring = {"x": true_x, "y": true_y, "color": colour, "tooltip": TOOLTIP}
+    dot = {"type": "point", "filled": True, "size": 60 * size, "opacity": 1, "stroke": "var(--surface)"}
+    tip = {
+        "type": "point",
+        "shape": "triangle",
+        "filled": True,
+        "size": 40 * size,
+        "color": INK,
+        "opacity": 0.9,
+    }
+    layers += [
+        _layer({"type": "rule", "strokeDash": [2, 2], "opacity": 0.6}, tether),
+        _layer({"type": "point", "size": 140 * size, "strokeWidth": 1.75}, ring),
+        {**_layer({"type": "rule", "color": INK, "opacity": 0.75}, shaft), **moved},
+        _layer(dot, {**here, "tooltip": TOOLTIP}),
+        {
+            **_layer(tip, {"x": tip_x, "y": tip_y, "angle": _q("angle", scale=None), "tooltip": TOOLTIP}),
+            **moved,
+        },
+    ]
+    return _chart(centroids, layers, description, (side, side), title)
+
+
+def grid(panels: Sequence[Chart], columns: int, description: str, one_legend: bool = True) -> Chart:
+    """Panels in rows of `columns`; `one_legend` if they show the same series."""
+    resolve = dict.fromkeys(("color", "strokeDash", "shape"), "shared" if one_legend else "independent")
+    spec: Spec = {"concat": [panel.spec for panel in panels], "columns": columns, "spacing": 28}
+    return Chart(spec | {"resolve": {"scale": {**resolve, "fillOpacity": "independent"}}}, description)
+
+
+def save_figure(chart: Chart, path: Path) -> None:
+    """Write the chart to `path` with the endings .png (200 ppi), .svg and .pdf, in light colours."""
+    import vl_convert
+
+    text = json.dumps(chart.spec | {"config": {**CONFIG, "background": "white"}})
+    spec = re.sub(r"var\(--([a-z0-9-]+)\)", lambda match: LIGHT[match[1]], text)
+    svg = vl_convert.vegalite_to_svg(spec).encode()
+    files: dict[str, bytes] = {".png": vl_convert.vegalite_to_png(spec, ppi=200), ".svg": svg}
+    # The bytes of a PDF differ from one conversion to the next: it is kept where the chart is the same.
+    old, pdf = path.with_suffix(".svg"), path.with_suffix(".pdf")
+    if not (pdf.exists() and old.exists() and old.read_bytes() == svg):
+        files[".pdf"] = vl_convert.vegalite_to_pdf(spec)
+    for ending, content in files.items():
+        with replacing(path.with_suffix(ending)) as file:
+            file.write(content)
+
+
+@functools.cache
+def vega_script() -> str:
+    """JavaScript that draws charts in a page without network access, `window.vegaEmbed`.
+
+    Bundling takes seconds, so the script is kept in the cache folder for later processes.
+    """
+    import vl_convert
+
+    cache = Path(os.environ.get("XDG_CACHE_HOME", Path.home() / ".cache")) / "camp"
+    versions = f"{vl_convert.get_vega_version()}-{vl_convert.get_vega_embed_version()}"
+    path = cache / f"vega-{versions}.js"
+    if path.exists():
+        return path.read_text(encoding="utf-8")
+    script = str(vl_convert.javascript_bundle("window.vegaEmbed = vegaEmbed;"))
+    with contextlib.suppress(CampError):  # without a cache it is bundled each time
+        write_text(path, script)
+    return script
+
+
+TOOLTIP: Spec = {"field": "tooltip"}
+
+
+def _chart(
+    rows: Sequence[Spec],
+    layers: Sequence[Spec],
+    description: str,
+    size: tuple[int, int],
+    title: str | None = None,
+) -> Chart:
+    spec: Spec = {"data": {"values": list(rows)}, "layer": list(layers), "width": size[0], "height": size[1]}
+    return Chart(spec | ({"title": title} if title else {}), description)
+
+
+def _layer(mark: Spec, encoding: Spec) -> Spec:
+    return {"mark": mark, "encoding": encoding}
+
+
+def _q(field: str, **options: Any) -> Spec:
+    return {"field": field, "type": "quantitative", **options}
+
+
+def _n(field: str) -> Spec:
+    return {"field": field, "type": "nominal"}
+
+
+def _o(field: str) -> Spec:
+    return {"field": field, "type": "ordinal", "sort": None}
+
+
+def _number_axis(fractions: bool) -> Spec:
+    return {"tickCount": 5, **({"format": "~%"} if fractions else {})}
+
+
+def _x_axis(xs: Sequence[float | str], title: str) -> Spec:
+    """An axis of names, of a few whole numbers, or of numbers."""
+    numbers = sorted({x for x in xs if not isinstance(x, str)})
+    if not numbers:
+        return {**_o("x"), "title": title, "axis": {"labelAngle": 0, "grid": False}}
+    few = numbers[-1] - numbers[0] <= 12 and all(float(x).is_integer() for x in numbers)
+    axis: Spec = {"grid": False, "labelOverlap": True} | ({"values": numbers} if few else {"tickCount": 6})
+    return _q("x", title=title, axis=axis, scale={"zero": False, "nice": False, "padding": 10})
+
+
+def _styles(series: Sequence[tuple[str, Style]], field: str, legend: bool) -> tuple[Spec, Spec, Spec]:
+    """Encodings of colour, dash and shape, with one legend of them all."""
+    domain, styles = [label for label, _ in series], [style for _, style in series]
+    shown = {"orient": "bottom", "columns": 5, "symbolSize": 60} if legend else None
+    ranges: tuple[list[Any], ...] = (
+        [style.colour for style in styles],
+        [DASHES[style.dash] for style in styles],
+        [SHAPES[style.shape] for style in styles],
+    )
+    colour, dash, shape = (
+        {**_n(field), "title": None, "scale": {"domain": domain, "range": values}, "legend": shown}
+        for values in ranges
+    )
+    return colour, dash, shape
+
+
+def _equal_axes(corners: Sequence[tuple[float, float]], side: int) -> tuple[Spec, Spec, float]:
+    """Axes of one scale that show all corners, and the length of a pixel."""
+    finite = [(x, y) for x, y in corners if math.isfinite(x) and math.isfinite(y)] or [(0.0, 0.0)]
+    (x0, x1), (y0, y1) = ((min(axis), max(axis)) for axis in zip(*finite))
+    half = 0.53 * max(x1 - x0, y1 - y0) or 1.0
+    x, y = (
+        _q(name, axis=None, scale={"domain": [(a + b) / 2 - half, (a + b) / 2 + half], "nice": False})
+        for name, a, b in (("x", x0, x1), ("y", y0, y1))
+    )
+    return x, y, 2 * half / side
+
+
+def _finite(value: float | None) -> float | None:
+    return value if value is not None and math.isfinite(value) else None
+
+
+def _decimal(value: float | None) -> str:
+    return "–" if value is None else f"{value:.3g}"

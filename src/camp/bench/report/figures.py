@@ -1,156 +1,181 @@
-"""The figures of the page: which numbers of a run go into which chart."""
+"""The charts of the page: which numbers of the runs go into which chart."""
 
 import math
 from collections.abc import Sequence
 
 import numpy as np
-from markupsafe import Markup
 
-from camp.bench.evaluation.accuracy import GROUPS, Group, Share
+from camp.bench.evaluation.class_groups import GROUPS, Group
 from camp.bench.evaluation.confusion import normalised_rows
-from camp.bench.evaluation.drift import relative_reduction
 from camp.bench.evaluation.summary import mean
-from camp.bench.report.charts import BarRow, Line, Mark, bar_chart, dumbbell_chart, heat_map, line_chart
-from camp.bench.report.groups import RunGroup, spread
-from camp.bench.report.latent import colour, group_style, latent_map
-from camp.bench.report.numbers import percent
-from camp.bench.report.schema import RunResults
-from camp.bench.report.svg import ticks
+from camp.bench.report.charts import (
+    FAINT,
+    INK,
+    KNOWN,
+    NOVEL,
+    Bar,
+    Chart,
+    Rule,
+    Series,
+    Style,
+    bar_chart,
+    dumbbell_chart,
+    heat_map,
+    line_chart,
+    map_chart,
+)
+from camp.bench.report.groups import RunGroup
+from camp.bench.report.numbers import percent, spread
+from camp.bench.report.run_tables import metric
+from camp.bench.results import StoredRun
 
 NOT_A_LOSS = {"task", "epoch", "seconds", "step", "steps", "lr"}
 """Entries of a line of `metrics.jsonl` that are not drawn."""
 
 
-def accuracy_after_tasks(groups: Sequence[RunGroup], names: Sequence[str], which: Group) -> Markup | None:
+def accuracy_after_tasks(groups: Sequence[RunGroup], names: Sequence[str], kind: Group) -> Chart | None:
     """Mean accuracy over the tasks so far, after each task; thin lines are the seeds of a group."""
-    longest = max(len(group.first.results["tasks"]) for group in groups)
+    longest = max(len(group.first.results.tasks) for group in groups)
+    tasks = list(range(1, longest + 1))
     lines = []
     for number, (group, name) in enumerate(zip(groups, names)):
-        seeds = [[mean(task["agnostic"][which]) for task in run.results["tasks"]] for run in group.runs]
-        seeds = [[*seed, *[None] * (longest - len(seed))] for seed in seeds]
-        figures = [spread(list(column)) for column in zip(*seeds)]
-        values = [figure.mean if figure else None for figure in figures]
-        lines.append(Line(name, group_style(number), values, seeds if len(seeds) > 1 else []))
-    if not any(value is not None for line in lines for value in line.values):
+        seeds = [[mean(task.agnostic[kind]) for task in run.results.tasks] for run in group.runs]
+        values = [spread(column) for column in zip(*seeds)]
+        means = [value.mean if value else None for value in values]
+        lines.append(Series(name, Style.number(number), tasks, means, seeds if len(seeds) > 1 else []))
+    ends = {line.label: [v for v in line.values if isinstance(v, float)] for line in lines}
+    if not any(ends.values()):
         return None
-    told = ", ".join(f"{line.label} ends at {percent(_last(line.values))}" for line in lines)
-    label = f"Accuracy on {which} classes after each task: {told}."
-    return line_chart(list(range(1, longest + 1)), lines, label=label, x_name="after task", high=1.0)
+    told = ", ".join(f"{label} ends at {percent(v[-1] if v else None)}" for label, v in ends.items())
+    description = f"Accuracy on {kind} classes after each task: {told}."
+    return line_chart(lines, description=description, x_title="after task", top=1.0)
 
 
-def known_and_novel(groups: Sequence[RunGroup], names: Sequence[str]) -> Markup:
+def known_and_novel(groups: Sequence[RunGroup], names: Sequence[str]) -> Chart:
     """Final accuracy on known and on novel classes, with the upper bound."""
-    rows = []
+    bars = []
     for group, name in zip(groups, names):
-        bars: list[tuple[str, Share, Share]] = []
         for kind in ("known", "novel"):
-            value = spread([run.results["summary"]["agnostic"]["final"][kind] for run in group.runs])
-            bound = spread([run.results["summary"]["upper_bound"]["final"][kind] for run in group.runs])
-            bars.append((kind, value.mean if value else None, bound.mean if bound else None))
-        rows.append(BarRow(name, bars))
+            bound = metric(group, kind, "upper_bound")
+            bars.append(Bar(name, kind, metric(group, kind), bound.mean if bound else None))
     told = "; ".join(
-        f"{row.label}: " + ", ".join(f"{kind} {percent(value)}" for kind, value, _ in row.bars)
-        for row in rows
+        f"{bar.label}, {bar.kind}: {percent(bar.value.mean if bar.value else None)}" for bar in bars
     )
-    return bar_chart(rows, label=f"Final accuracy on known and novel classes. {told}.")
+    description = f"Final accuracy on known and novel classes. {told}."
+    return bar_chart(bars, {"known": KNOWN, "novel": NOVEL}, description=description)
 
 
-def accuracy_matrix(run: RunResults) -> Markup:
+def accuracy_matrix(run: StoredRun) -> Chart:
     """A[t][i]: a row for each task learned, a column for each test set."""
-    rows = [task["agnostic"]["all"] for task in run.results["tasks"]]
+    rows = [task.agnostic for task in run.results.tasks]
+    tooltips = {
+        (t, i): f"after task {t + 1}, on the test images of task {i + 1}: "
+        + ", ".join(f"{group} {percent(row[group][i])}" for group in GROUPS)
+        for t, row in enumerate(rows)
+        for i in range(t + 1)
+    }
+    tasks = range(1, len(rows) + 1)
+    last = ", ".join(percent(share) for share in rows[-1].all)
+    return heat_map(
+        [row.all for row in rows],
+        tasks,
+        tasks,
+        description=f"Accuracy matrix. After the last task: {last}.",
+        x_title="tested on task",
+        y_title="after task",
+        tooltips=tooltips,
+    )
 
-    def tell(t: int, i: int) -> str:
-        task = run.results["tasks"][t]["agnostic"]
-        split = ", ".join(f"{group} {percent(task[group][i])}" for group in GROUPS)
-        return f"after task {t + 1}, on the test pictures of task {i + 1}: {split}"
 
-    label = f"Accuracy matrix. After the last task: {', '.join(percent(share) for share in rows[-1])}."
-    return heat_map(rows, label=label, row_name="after task", column_name="tested on task", tell=tell)
-
-
-def task_confusion(run: RunResults) -> list[tuple[Group, Markup]]:
-    """Where test pictures of each task are sent, for each group that has pictures and is not all there is."""
-    maps: list[tuple[Group, Markup]] = []
-    novel = any(task["novel"] for task in run.results["tasks"])
-    for group in GROUPS if novel else ("all",):
-        counts = np.array(run.results["confusion"][group])
+def task_confusion(run: StoredRun) -> list[tuple[Group, Chart]]:
+    """To which task test images are assigned, for each group of classes that has images."""
+    maps: list[tuple[Group, Chart]] = []
+    novel = any(task.novel for task in run.results.tasks)
+    groups: tuple[Group, ...] = GROUPS if novel else ("all",)
+    for group in groups:
+        counts = np.array(run.results.confusion[group])
         if not counts.sum():
             continue
-        shares = [[None if math.isnan(x) else x for x in row] for row in normalised_rows(counts).tolist()]
-
-        def tell(i: int, j: int, counts: np.ndarray = counts) -> str:
-            return f"{counts[i, j]} of {counts[i].sum()} pictures of task {i + 1} went to task {j + 1}"
-
+        tasks = range(1, len(counts) + 1)
+        tooltips = {
+            (
+                i,
+                j,
+            ): f"{counts[i, j]} of {counts[i].sum()} images of task {i + 1} were assigned to task {j + 1}"
+            for i in range(len(counts))
+            for j in range(len(counts))
+        }
         right = percent(float(np.trace(counts) / counts.sum()))
-        label = f"Task confusion, {group} classes: {right} of the pictures stay in their own task."
         drawn = heat_map(
-            shares, label=label, row_name="true task", column_name="predicted task", tell=tell, width=240
+            normalised_rows(counts).tolist(),
+            tasks,
+            tasks,
+            description=f"Task confusion, {group} classes: {right} of the images stay in their own task.",
+            x_title="predicted task",
+            y_title="true task",
+            tooltips=tooltips,
+            side=180,
         )
         maps.append((group, drawn))
     return maps
 
 
-def centroid_distances(run: RunResults) -> tuple[Markup, str] | None:
-    """Distances of stored and adapted centroids to the truth, and a sentence about them."""
-    later = [task for task in run.results["tasks"] if task["drift"]]
-    if not later:
+def centroid_distances(run: StoredRun) -> tuple[Chart, str] | None:
+    """Distances of stored and adapted centroids to the true means, and a sentence about them."""
+    drifts = {task.task + 1: task.drift for task in run.results.tasks if task.drift}
+    if not drifts:
         return None
-    pairs = {
-        "known": [task["drift"]["known"] if task["drift"] else None for task in later],
-        "novel": [task["drift"]["novel"] if task["drift"] else None for task in later],
-    }
+    pairs = {"known": [d.known for d in drifts.values()], "novel": [d.novel for d in drifts.values()]}
     told = []
     for kind, each in pairs.items():
-        share = mean(relative_reduction(distance) for distance in each if distance)
+        share = mean(distance.relative_reduction for distance in each if distance)
         if share is not None:
             told.append(f"{'−' if share >= 0 else '+'}{percent(abs(share), 0)} for {kind} centroids")
     sentence = (
         f"Adaptation changes the distance by {' and '.join(told)}." if told else "Nothing was measured."
     )
-    if told and all(d["stored"] == d["adapted"] for each in pairs.values() for d in each if d):
+    if told and all(d.stored == d.adapted for each in pairs.values() for d in each if d):
         sentence = "This run does not adapt its centroids."
-    tasks = [task["task"] + 1 for task in later]
-    return dumbbell_chart(tasks, pairs, label=f"Distance of centroids to the truth. {sentence}"), sentence
+    description = f"Distance of centroids to the true class means. {sentence}"
+    return dumbbell_chart(list(drifts), pairs, description=description), sentence
 
 
-def latent_space(run: RunResults) -> Markup | None:
-    """The map, where the run has one."""
-    drawn = run.results["map"]
+def feature_map(run: StoredRun) -> Chart | None:
+    """The map of the feature space, where the run has one."""
+    drawn = run.results.map
     if not drawn:
         return None
-    centroids, pictures = len(drawn["centroids"]), len(drawn["points"])
-    return latent_map(drawn, label=f"Map of the feature space: {centroids} centroids, {pictures} pictures.")
+    what = f"{len(drawn.centroids)} centroids, {len(drawn.points)} images"
+    return map_chart(drawn, description=f"Map of the feature space: {what}.")
 
 
-def estimated_k(run: RunResults) -> list[tuple[int, Markup, str]]:
+def estimated_k(run: StoredRun) -> list[tuple[int, Chart, str]]:
     """For each task whose number of categories was estimated: its number, the curve, and a sentence."""
     curves = []
-    for task in run.results["tasks"]:
-        if not task["curve"]:
+    for task in run.results.tasks:
+        if not task.curve:
             continue
-        points = sorted(task["curve"])
-        xs = [pair[0] for pair in points]
-        known = len(task["known"])
-        true, used = known + task["novel_true"], known + task["novel_used"]
-        marks = [Mark(true, f"true number: {true}", "true"), Mark(used, f"used: {used}", "used")]
-        error = task.get("novel_error")
-        sure = f" (± {error:.1f} by the method's own estimate)" if error is not None else ""
-        sentence = f"Task {task['task'] + 1}: {used} categories used{sure}, {true} are true."
-        drawn = line_chart(
-            xs,
-            [Line("score", "novel", [pair[1] for pair in points])],
-            label=f"Score over the number of categories. {sentence}",
-            x_name="number of categories",
-            low=None,
-            marks=[mark for mark in marks if xs[0] <= mark.x <= xs[-1]],
-            x_labels=[(x, f"{x:g}") for x in ticks(xs[0], xs[-1]) if x == int(x)],
+        points = sorted(task.curve)
+        known = len(task.known)
+        true, used = known + task.novel_true, known + task.novel_used
+        error = (
+            "" if task.novel_error is None else f" (± {task.novel_error:.1f} by the method's own estimate)"
         )
-        curves.append((task["task"] + 1, drawn, sentence))
+        sentence = f"Task {task.task + 1}: {used} categories used{error}, {true} true."
+        rules = [Rule(f"true number: {true}", x=true), Rule(f"used: {used}", x=used, colour=NOVEL, dash=1)]
+        drawn = line_chart(
+            [Series("score", Style(NOVEL), [k for k, _ in points], [score for _, score in points])],
+            description=f"Score over the number of categories. {sentence}",
+            x_title="number of categories",
+            from_zero=False,
+            rules=rules,
+        )
+        curves.append((task.task + 1, drawn, sentence))
     return curves
 
 
-def losses(run: RunResults) -> tuple[Markup, list[tuple[str, str]]] | None:
-    """Losses over all epochs of the run, and their legend as (name, CSS class)."""
+def losses(run: StoredRun) -> tuple[Chart, list[tuple[str, str]]] | None:
+    """Losses over all epochs of the run, and their legend as (name, colour)."""
     epochs = run.epochs
     names = [
         key
@@ -160,30 +185,22 @@ def losses(run: RunResults) -> tuple[Markup, list[tuple[str, str]]] | None:
     if not names:
         return None
     names.sort(key=lambda name: name != "loss")
-    styles = {name: "total" if name == "loss" else colour(i) for i, name in enumerate(names)}
-    lines = [Line(name, styles[name], [_number(line.get(name)) for line in epochs]) for name in names]
+    styles = {name: Style(INK) if name == "loss" else Style.number(i) for i, name in enumerate(names)}
+    xs = list(range(1, len(epochs) + 1))
+    lines = [Series(name, styles[name], xs, [_number(line.get(name)) for line in epochs]) for name in names]
     starts = [i for i in range(1, len(epochs)) if epochs[i].get("task") != epochs[i - 1].get("task")]
-    values = [value for line in lines for value in line.values if value is not None]
     drawn = line_chart(
-        list(range(1, len(epochs) + 1)),
         lines[::-1],  # the total is drawn last, on top
-        label=f"Losses over {len(epochs)} epochs: {', '.join(names)}.",
-        x_name="epoch",
-        show=lambda value: f"{value:g}",
-        tell=lambda value: f"{value:.3g}",
-        low=min(0.0, *values) if len(values) > 1 else 0.0,
+        description=f"Losses over {len(epochs)} epochs: {', '.join(names)}.",
+        x_title="epoch",
+        fractions=False,
         dots=False,
-        marks=[Mark(i + 0.5, f"task {epochs[i].get('task', 0) + 1} begins", "task") for i in starts],
-        x_labels=[(x, f"{x:g}") for x in ticks(1, max(len(epochs), 2)) if x == int(x)],
-        size=(480, 260),
+        rules=[Rule(f"task {epochs[i].get('task', 0) + 1} begins", x=i + 0.5, colour=FAINT) for i in starts],
+        size=(460, 220),
     )
-    return drawn, list(styles.items())
+    return drawn, [(name, style.colour) for name, style in styles.items()]
 
 
 def _number(value: object) -> float | None:
     """Only finite numbers can be drawn."""
     return float(value) if isinstance(value, int | float) and math.isfinite(value) else None
-
-
-def _last(values: Sequence[Share]) -> Share:
-    return next((value for value in reversed(values) if value is not None), None)

@@ -1,35 +1,22 @@
-"""Runs that differ only in their seed belong together; what else tells runs apart becomes their label."""
+"""Groups of runs that differ only in their seed, labelled by the settings in which groups differ."""
 
 import json
 from dataclasses import dataclass
 from typing import Any
 
-import numpy as np
-
-from camp.bench.report.schema import RunResults
+from camp.bench.results import StoredRun
 
 FACTS = ("dataset", "backbone", "method", "exemplars", "k", "resolution", "views", "epochs", "tasks_planned")
-"""Entries of `results.json` that tell runs apart."""
-
-NOT_A_SETTING = {
-    *FACTS,  # told by results.json, with defaults filled in
-    *("tasks", "augmentations", "name"),  # the same under the names of config.json
-    *(
-        "seed",
-        "data",
-        "bank",
-        "out",
-        "engine",
-        "device",
-        "command",
-        "version",
-        "format",
-    ),  # do not change what it is
-}
-"""Entries of `config.json`, by the last word of their name, that are left out of a comparison."""
+"""Fields of results.json in which runs may differ; defaults are filled in."""
 
 COLUMNS = {"dataset", "exemplars", "tasks_planned"}
 """Facts that have a column of their own in a table."""
+
+
+def _ignored_settings() -> frozenset[str]:
+    """Names of settings that do not distinguish groups: they do not change the result, or are among the facts."""
+    without_effect = {"data", "bank", "device", "engine"}
+    return frozenset({*without_effect, *FACTS, "tasks", "augmentations", "name", "seed"})
 
 
 @dataclass(frozen=True)
@@ -37,47 +24,26 @@ class RunGroup:
     """The seeds of one setting, in the order of their seeds."""
 
     label: str
-    """The method, and in brackets the settings in which it differs from other groups of that method."""
-    runs: tuple[RunResults, ...]
+    """The method, and in brackets the settings in which the group differs from others of that method."""
+    runs: tuple[StoredRun, ...]
 
     @property
-    def first(self) -> RunResults:
+    def first(self) -> StoredRun:
         """The run that stands for the group where only one can be shown."""
         return self.runs[0]
 
 
-@dataclass(frozen=True)
-class Spread:
-    """A figure over seeds."""
-
-    mean: float
-    std: float | None
-    """Sample standard deviation; None for a single seed."""
-
-
-def spread(values: list[float | None]) -> Spread | None:
-    """Mean and standard deviation of the values that exist.
-
-    >>> spread([0.25, 0.75, None]), spread([None])
-    (Spread(mean=0.5, std=0.3535533905932738), None)
-    """
-    present = np.array([value for value in values if value is not None and np.isfinite(value)])
-    if not present.size:
-        return None
-    return Spread(float(present.mean()), float(present.std(ddof=1)) if present.size > 1 else None)
-
-
-def group_runs(runs: list[RunResults]) -> list[RunGroup]:
+def group_runs(runs: list[StoredRun]) -> list[RunGroup]:
     """Groups in the order in which their first run was given."""
-    members: dict[str, list[RunResults]] = {}
+    members: dict[str, list[StoredRun]] = {}
     for run in runs:
-        classes = [[len(task["known"]), len(task["novel"])] for task in run.results["tasks"]]
+        classes = [[len(task.known), len(task.novel)] for task in run.results.tasks]
         key = json.dumps([_settings(run), classes], sort_keys=True)
-        # The same seed twice differs in something that no file tells: not a second seed.
-        while any(other.results["seed"] == run.results["seed"] for other in members.get(key, [])):
+        # The same seed again differs in something that no file records: it is not a second seed.
+        while any(other.results.seed == run.results.seed for other in members.get(key, [])):
             key += "+"
         members.setdefault(key, []).append(run)
-    groups = [sorted(group, key=lambda run: run.results["seed"]) for group in members.values()]
+    groups = [sorted(group, key=lambda run: run.results.seed) for group in members.values()]
     settings = [_settings(group[0]) for group in groups]
     labels = [_label(group[0], settings) for group in groups]
     rows = [(label, *(s[column] for column in sorted(COLUMNS))) for label, s in zip(labels, settings)]
@@ -87,23 +53,23 @@ def group_runs(runs: list[RunResults]) -> list[RunGroup]:
     ]
 
 
-def _settings(run: RunResults) -> dict[str, Any]:
-    facts = {key: run.results[key] for key in FACTS}  # type: ignore[literal-required]
-    return _flat({"settings": run.config.get("settings", {})}) | facts
+def _settings(run: StoredRun) -> dict[str, Any]:
+    facts = {key: getattr(run.results, key) for key in FACTS}
+    return _flat({"settings": run.config.get("settings", {})}, _ignored_settings()) | facts
 
 
-def _flat(value: dict[str, Any], prefix: str = "") -> dict[str, Any]:
+def _flat(value: dict[str, Any], ignored: frozenset[str], prefix: str = "") -> dict[str, Any]:
     """Nested settings with dotted names: {"adapter": {"kind": "sdc"}} -> {"adapter.kind": "sdc"}."""
     flat: dict[str, Any] = {}
     for key, entry in value.items():
         if isinstance(entry, dict):
-            flat |= _flat(entry, f"{prefix}{key}.")
-        elif key not in NOT_A_SETTING:
+            flat |= _flat(entry, ignored, f"{prefix}{key}.")
+        elif key not in ignored:
             flat[f"{prefix}{key}"] = entry
     return flat
 
 
-def _label(run: RunResults, groups: list[dict[str, Any]]) -> str:
+def _label(run: StoredRun, groups: list[dict[str, Any]]) -> str:
     own = _settings(run)
     rivals = [g for g in groups if (g["method"], g["dataset"]) == (own["method"], own["dataset"])]
     notes = [
@@ -111,9 +77,9 @@ def _label(run: RunResults, groups: list[dict[str, Any]]) -> str:
         for key, value in own.items()
         if key not in COLUMNS and any(rival.get(key) != value for rival in rivals)
     ]
-    if run.unfinished:
-        notes.append(f"{len(run.results['tasks'])} of {run.results['tasks_planned']} tasks")
-    return f"{run.results['method']} ({', '.join(notes)})" if notes else run.results["method"]
+    if run.results.unfinished:
+        notes.append(f"{len(run.results.tasks)} of {run.results.tasks_planned} tasks")
+    return f"{run.results.method} ({', '.join(notes)})" if notes else run.results.method
 
 
 def _short(key: str, keys: list[str]) -> str:

@@ -1,4 +1,4 @@
-"""One HTML file that shows one or several runs; it asks nothing of the network."""
+"""One HTML file that shows one or several runs; it needs no network access."""
 
 import base64
 from dataclasses import dataclass
@@ -8,40 +8,44 @@ from typing import Any
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
 from markupsafe import Markup
 
-from camp.bench.evaluation.accuracy import GROUPS, Group
-from camp.bench.report import figures, headline
-from camp.bench.report.groups import RunGroup, Spread, group_runs, spread
-from camp.bench.report.latent import colour, group_style
-from camp.bench.report.numbers import percent
-from camp.bench.report.schema import CategoryResults, Protocol, RunResults
-from camp.bench.report.tables import comparison, has_novel, shown
+from camp.bench.evaluation.after_task import Protocol
+from camp.bench.evaluation.class_groups import GROUPS, Group
+from camp.bench.report import charts, figures, headline
+from camp.bench.report.charts import Chart, Style
+from camp.bench.report.groups import RunGroup, group_runs
+from camp.bench.report.numbers import Spread, percent
+from camp.bench.report.run_tables import comparison, has_novel, metric
+from camp.bench.report.tables import LEFT, shown
+from camp.bench.results import CategoryResults, StoredRun
 from camp.core.errors import CampError
 from camp.core.files import write_text
 from camp.core.progress import clock
 
+TEMPLATES = Path(__file__).with_name("templates")
+
 SHOWN_AT_FIRST = 3
-"""Runs whose own figures are visible when the page opens."""
+"""Runs whose own charts are visible when the page opens."""
 
-PICTURE_LIMIT = 200_000
-"""Bytes of a thumbnail that is still embedded; anything larger was not made by us."""
+MAX_THUMBNAIL_BYTES = 200_000
+"""A larger file was not written by CAMP and is not embedded."""
 
-PICTURE_KINDS = {b"\xff\xd8\xff": "jpeg", b"\x89PNG": "png", b"RIFF": "webp"}
+IMAGE_KINDS = {b"\xff\xd8\xff": "jpeg", b"\x89PNG": "png", b"RIFF": "webp"}
 
-PROTOCOLS = {
-    "agnostic": "Task not told",
-    "aware": "Task told",
-    "test_hungarian": "Names given by the test pictures",
-    "task_hungarian": "Names given by each task's test pictures",
+PROTOCOLS: dict[Protocol, str] = {
+    "agnostic": "Task-agnostic",
+    "aware": "Task-aware",
+    "test_hungarian": "Matched on all test images",
+    "task_hungarian": "Matched on the test images of each task",
     "upper_bound": "True class means",
 }
 
 
 @dataclass(frozen=True)
-class Category:
-    """A category with its pictures as data addresses."""
+class CategoryCard:
+    """A category with its images as data addresses."""
 
     facts: CategoryResults
-    pictures: list[str]
+    images: list[str]
 
 
 @dataclass(frozen=True)
@@ -52,97 +56,94 @@ class RunView:
     name: str
     colour: str
     shown: bool
-    run: RunResults
-    matrix: Markup
-    distances: tuple[Markup, str] | None
-    confusion: list[tuple[Any, Markup]]
-    map: Markup | None
-    curves: list[tuple[int, Markup, str]]
-    losses: tuple[Markup, list[tuple[str, str]]] | None
-    discovered: list[Category]
-    known: list[Category]
+    run: StoredRun
+    matrix: Chart
+    distances: tuple[Chart, str] | None
+    confusion: list[tuple[Group, Chart]]
+    map: Chart | None
+    curves: list[tuple[int, Chart, str]]
+    losses: tuple[Chart, list[tuple[str, str]]] | None
+    discovered: list[CategoryCard]
+    known: list[CategoryCard]
 
 
-def write_page(runs: list[RunResults], path: Path, protocol: Protocol = "agnostic") -> None:
-    """Write the page of `runs` to `path`."""
-    write_text(path, render_page(runs, protocol))
-
-
-def render_page(runs: list[RunResults], protocol: Protocol = "agnostic") -> str:
-    """The page of `runs` as HTML; `protocol` is that of the comparison's figures."""
-    if not runs:
-        raise CampError("There is no run to report; give at least one run folder.")
-    groups = group_runs(runs)
-    names = _names(groups)
-    views = _views(groups, names)
-    best = headline.best(groups)
-    kinds: tuple[Group, ...] = GROUPS if has_novel(groups) else ("all",)
-    here = Path(__file__).parent
+def render_template(name: str, **values: Any) -> str:
+    """A page from a template, with style and scripts inside."""
     environment = Environment(
-        loader=FileSystemLoader(here),
+        loader=FileSystemLoader(TEMPLATES),
         autoescape=True,
         undefined=StrictUndefined,
         trim_blocks=True,
         lstrip_blocks=True,
     )
     environment.filters |= {"percent": percent, "shown": shown, "clock": clock}
-    return environment.get_template("page.html").render(
-        css=Markup((here / "page.css").read_text(encoding="utf-8")),
-        js=Markup((here / "page.js").read_text(encoding="utf-8")),
-        title=_title(runs),
+    return environment.get_template(name).render(
+        css=Markup((TEMPLATES / "page.css").read_text(encoding="utf-8")),
+        js=Markup((TEMPLATES / "page.js").read_text(encoding="utf-8")),
+        vega=Markup(charts.vega_script()),
+        chart_config=charts.CONFIG,
+        light=charts.LIGHT,
+        dark=charts.DARK,
+        left=LEFT,
+        **values,
+    )
+
+
+def write_page(runs: list[StoredRun], path: Path, protocol: Protocol = "agnostic") -> None:
+    """Write the page of `runs` to `path`."""
+    write_text(path, render_page(runs, protocol))
+
+
+def render_page(runs: list[StoredRun], protocol: Protocol = "agnostic") -> str:
+    """The page of `runs` as HTML; the comparison counts by `protocol`."""
+    if not runs:
+        raise CampError("There is no run to report; give at least one run folder.")
+    groups = group_runs(runs)
+    names = _names(groups)
+    best = headline.best(groups)
+    kinds: tuple[Group, ...] = GROUPS if has_novel(groups) else ("all",)
+    drawn = [(kind, figures.accuracy_after_tasks(groups, names, kind)) for kind in kinds]
+    return render_template(
+        "report.html",
+        title=" and ".join(dict.fromkeys(run.results.dataset_title for run in runs)),
         lead=headline.lead(groups, names),
-        groups=list(zip(groups, names, [group_style(i) for i in range(len(groups))])),
-        views=views,
+        groups=list(zip(groups, names, [Style.number(i).colour for i in range(len(groups))])),
+        views=_views(groups, names),
         best=best,
         best_name=names[groups.index(best)],
         tiles=headline.tiles(best),
         protocol=None if protocol == "agnostic" else PROTOCOLS[protocol],
         table=comparison(groups, protocol),
-        winners=headline.winners(groups, protocol),
         kinds=kinds,
-        incremental=all(run.all_labelled for run in runs),
+        incremental=all(run.results.all_labelled for run in runs),
         protocols=_protocols(groups, kinds),
-        lines=[
-            (kind, drawn) for kind in kinds if (drawn := figures.accuracy_after_tasks(groups, names, kind))
-        ],
+        lines=[(kind, chart) for kind, chart in drawn if chart is not None],
         bars=figures.known_and_novel(groups, names),
-        task_colours=[colour(t) for t in range(max(len(run.results["tasks"]) for run in runs))],
+        task_colours=[f"var(--s{t % 8})" for t in range(max(len(run.results.tasks) for run in runs))],
     )
 
 
-def _title(runs: list[RunResults]) -> str:
-    return " and ".join(dict.fromkeys(run.results["dataset_title"] for run in runs))
-
-
 def _names(groups: list[RunGroup]) -> list[str]:
-    """Labels that are enough outside a table: with exemplars, tasks and data set where these differ."""
+    """Labels that are unique outside a table: with exemplars, tasks and data set where these differ."""
     names = [group.label for group in groups]
-    if len({group.first.results["exemplars"] for group in groups}) > 1:
-        names = [
-            f"{name}, {group.first.results['exemplars']} exemplars" for name, group in zip(names, groups)
-        ]
-    if len({group.first.results["tasks_planned"] for group in groups}) > 1:
-        names = [
-            f"{name}, {group.first.results['tasks_planned']} tasks" for name, group in zip(names, groups)
-        ]
-    if len({group.first.results["dataset"] for group in groups}) > 1:
-        names = [f"{name}, {group.first.results['dataset']}" for name, group in zip(names, groups)]
+    every = [group.first.results for group in groups]
+    if len({results.exemplars for results in every}) > 1:
+        names = [f"{name}, {results.exemplars} exemplars" for name, results in zip(names, every)]
+    if len({results.tasks_planned for results in every}) > 1:
+        names = [f"{name}, {results.tasks_planned} tasks" for name, results in zip(names, every)]
+    if len({results.dataset for results in every}) > 1:
+        names = [f"{name}, {results.dataset}" for name, results in zip(names, every)]
     return names
 
 
 def _protocols(
     groups: list[RunGroup], kinds: tuple[Group, ...]
 ) -> list[list[tuple[str, list[Spread | None]]]]:
-    """For each group and protocol its name and final accuracy on the `kinds` of classes."""
-    blocks = []
-    for group in groups:
-        block = []
-        for key, name in PROTOCOLS.items():
-            summaries: list[Any] = [run.results["summary"].get(key) for run in group.runs]
-            finals = [summary["final"] for summary in summaries if summary]
-            block.append((name, [spread([final[kind] for final in finals]) for kind in kinds]))
-        blocks.append(block)
-    return blocks
+    """For each group and protocol, its name and the final accuracy on the `kinds` of classes."""
+    return [
+        [(name, [metric(group, kind, protocol) for kind in kinds]) for protocol, name in PROTOCOLS.items()]
+        for group in groups
+    ]
 
 
 def _views(groups: list[RunGroup], names: list[str]) -> list[RunView]:
@@ -151,43 +152,38 @@ def _views(groups: list[RunGroup], names: list[str]) -> list[RunView]:
     for g, (group, name) in enumerate(zip(groups, names)):
         for run in group.runs:
             first = run is group.first
-            # Pictures make a page heavy: the first seed of each setting shows them.
-            categories = [
-                Category(facts, _pictures(run, facts) if first else []) for facts in run.results["categories"]
-            ]
+            # Images make a page heavy: the first seed of each setting shows them.
+            cards = [CategoryCard(c, _thumbnails(run, c) if first else []) for c in run.results.categories]
             views.append(
                 RunView(
                     id=f"run{len(views)}",
-                    name=f"{name}, seed {run.results['seed']}" if several else name,
-                    colour=group_style(g),
+                    name=f"{name}, seed {run.results.seed}" if several else name,
+                    colour=Style.number(g).colour,
                     shown=first and g < SHOWN_AT_FIRST,
                     run=run,
                     matrix=figures.accuracy_matrix(run),
                     distances=figures.centroid_distances(run),
                     confusion=figures.task_confusion(run),
-                    map=figures.latent_space(run),
+                    map=figures.feature_map(run),
                     curves=figures.estimated_k(run),
                     losses=figures.losses(run),
-                    discovered=[category for category in categories if category.facts["kind"] == "novel"],
-                    known=[category for category in categories if category.facts["kind"] == "known"],
+                    discovered=[card for card in cards if card.facts.kind == "novel"],
+                    known=[card for card in cards if card.facts.kind == "known"],
                 )
             )
     return views
 
 
-def _pictures(run: RunResults, category: CategoryResults) -> list[str]:
-    """Data addresses of the thumbnails that lie in the run folder and are pictures."""
+def _thumbnails(run: StoredRun, category: CategoryResults) -> list[str]:
+    """Data addresses of the thumbnails that are images inside the run folder."""
     addresses = []
-    for name in category["pictures"]:
+    for name in category.images:
         path = (run.folder / name).resolve()
-        if (
-            not path.is_relative_to(run.folder.resolve())
-            or not path.is_file()
-            or path.stat().st_size > PICTURE_LIMIT
-        ):
+        inside = path.is_relative_to(run.folder.resolve()) and path.is_file()
+        if not inside or path.stat().st_size > MAX_THUMBNAIL_BYTES:
             continue
         content = path.read_bytes()
-        kind = next((kind for start, kind in PICTURE_KINDS.items() if content.startswith(start)), None)
+        kind = next((kind for start, kind in IMAGE_KINDS.items() if content.startswith(start)), None)
         if kind:
             addresses.append(f"data:image/{kind};base64,{base64.b64encode(content).decode()}")
     return addresses

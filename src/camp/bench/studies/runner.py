@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from camp.bench.executors.base import Executor, Job
-from camp.bench.report.schema import load_run
+from camp.bench.results import load_run
 from camp.bench.run_folder import STUDY_FILE, RunFolder
 from camp.bench.settings import RunSettings, to_dict
 from camp.bench.studies.addresses import training_address

@@ -1,77 +1,124 @@
-"""Heat maps."""
+"""Heat maps, and the map of the feature space."""
 
 import numpy as np
 
-from camp.bench.evaluation.accuracy import GROUPS
+from camp.bench.evaluation.class_groups import GROUPS
 from camp.bench.evaluation.confusion import normalised_rows
+from camp.bench.report.charts import Chart, grid, heat_map, map_chart
 from camp.bench.report.tables import Cell, Table
-from camp.bench.studies.figures import Drawn
+from camp.bench.studies.figures.drawn import Drawn, name_of
 from camp.bench.studies.figures.rows import Row, values_of, wanted
-from camp.bench.studies.figures.style import heat, name_of, sheet
 from camp.bench.studies.figures.tables import varied
 from camp.bench.studies.study import Study
 
 
 def heat_maps(study: Study, rows: list[Row]) -> Drawn:
-    """A panel a figure: its mean over two options."""
+    """One panel per metric: its mean over two options."""
     what = list(wanted(study, "what", ["all"]))
-    figure, panels = sheet(len(what), size=(3.6, 3.0))
-    for axes, column in zip(panels, what):
-        _map(study, rows, column, axes, name_of(column))
-    return Drawn(figure, varied(rows, what), f"{', '.join(what)} for every pair.")
+    panels = [_map(study, rows, name, name_of(name), _limits(rows, name)) for name in what]
+    return Drawn(varied(rows, what), grid(panels, 3, f"{', '.join(what)} for every pair."))
 
 
 def scenarios(study: Study, rows: list[Row]) -> Drawn:
-    """Panels of figures x values of an option: heat maps over two other options, alike in colour within a figure."""
+    """Panels of metrics x values of an option: heat maps over two other options, alike in colour within a metric."""
     what, by = list(wanted(study, "what")), wanted(study, "panels")
     values = values_of(rows, by)
-    figure, panels = sheet(len(values), len(what), size=(3.4, 2.8))
-    for i, column in enumerate(what):
-        means = [100 * f.mean for row in rows if (f := row.figure(column))]
-        limits = (min(means, default=0.0), max(means, default=1.0))
-        for j, value in enumerate(values):
-            own = [row for row in rows if row[by] == value]
-            title = f"{name_of(value)}: {name_of(column)}"
-            _map(study, own, column, panels[i * len(values) + j], title, limits)
-    return Drawn(figure, varied(rows, what), f"{', '.join(what)} over the scenarios.")
+    panels = [
+        _map(study, [row for row in rows if row[by] == value], name, f"{name_of(value)}: {name_of(name)}",
+             _limits(rows, name))
+        for name in what
+        for value in values
+    ]  # fmt: skip
+    return Drawn(varied(rows, what), grid(panels, len(values), f"{', '.join(what)} over the scenarios."))
 
 
-def _map(study: Study, rows: list[Row], column: str, axes, title: str,  # type: ignore[no-untyped-def]
-         limits: tuple[float, float] | None = None) -> None:  # fmt: skip
+def _limits(rows: list[Row], name: str) -> tuple[float, float]:
+    means = [metric.mean for row in rows if (metric := row.metric(name))]
+    return min(means, default=0.0), max(means, default=1.0)
+
+
+def _map(study: Study, rows: list[Row], name: str, title: str, limits: tuple[float, float]) -> Chart:
     x, y = wanted(study, "x"), wanted(study, "y")
     xs, ys = values_of(rows, x), values_of(rows, y)
     cells: list[list[float | None]] = [[None] * len(xs) for _ in ys]
     for row in rows:
-        found = row.figure(column)
+        found = row.metric(name)
         cells[ys.index(row[y])][xs.index(row[x])] = found.mean if found else None
-    heat(axes, cells, xs, ys, title, limits)
-    axes.set_xlabel(name_of(x))
-    axes.set_ylabel(name_of(y))
+    return heat_map(
+        cells,
+        list(map(name_of, xs)),
+        list(map(name_of, ys)),
+        description="",
+        x_title=name_of(x),
+        y_title=name_of(y),
+        limits=limits,
+        digits=1,
+        title=title,
+    )
 
 
 def task_confusion(study: Study, rows: list[Row]) -> Drawn:
-    """For each method: the share of each task's pictures that goes to the categories of every task."""
-    figure, panels = sheet(len(rows), 3, size=(3.2, 2.8))
-    table: list[tuple[Cell, ...]] = []
-    for i, kind in enumerate(GROUPS):
-        for j, row in enumerate(rows):
-            counts = sum(np.array(run.results["confusion"][kind]) for run in row.runs)
-            shares = normalised_rows(np.asarray(counts))
-            tasks = list(range(1, len(shares) + 1))
-            cells = [[None if value != value else float(value) for value in line] for line in shares]
-            axes = panels[i * len(rows) + j]
-            heat(
-                axes, cells, tasks, tasks, f"{name_of(row.options['method'])}: {name_of(kind)}", (0.0, 100.0)
+    """For each method: the fraction of each task's images assigned to the categories of every task."""
+    panels = []
+    cells: list[tuple[Cell, ...]] = []
+    for kind in GROUPS:
+        for row in rows:
+            counts = sum(np.array(run.results.confusion[kind]) for run in row.runs)
+            shares = normalised_rows(counts)
+            tasks = range(1, len(shares) + 1)
+            panels.append(
+                heat_map(
+                    shares.tolist(),
+                    tasks,
+                    tasks,
+                    description="",
+                    x_title="predicted task",
+                    y_title="true task",
+                    digits=1,
+                    title=f"{name_of(row.options['method'])}: {name_of(kind)}",
+                    side=200,
+                )
             )
-            axes.set_xlabel("sent to task")
-            axes.set_ylabel("of task")
-            to_last = [line[-1] for line in cells[:-1]]
-            right = [line[t] for t, line in enumerate(cells)]
-            table.append((row.label, name_of(kind), _mean(right), _mean(to_last)))
+            cells.append((row.label, name_of(kind), _mean(np.diag(shares)), _mean(shares[:-1, -1])))
     columns = ("method", "classes", "to their own task", "earlier ones to the last task")
-    return Drawn(figure, Table(columns, table, frozenset()), "To which task pictures of each task are sent.")
+    words = "To which task the images of each task are assigned."
+    return Drawn(Table(columns, cells, frozenset()), grid(panels, len(rows), words))
 
 
-def _mean(shares: list[float | None]) -> str | None:
-    there = [share for share in shares if share is not None]
-    return f"{100 * sum(there) / len(there):.1f} %" if there else None
+def _mean(shares: np.ndarray) -> str | None:
+    present = shares[~np.isnan(shares)]
+    return f"{100 * present.mean():.1f} %" if present.size else None
+
+
+def drift(study: Study, rows: list[Row]) -> Drawn:
+    """One panel per method: test images, and stored, adapted and true centroids after the second of two tasks."""
+    panels = []
+    cells: list[tuple[Cell, ...]] = []
+    for row in rows:
+        results = row.first.results
+        if results.map is None:
+            continue
+        last = results.tasks[-1]
+        first, second = _percent(last.agnostic.all[0]), _percent(last.agnostic.all[-1])
+        title = f"{name_of(row.options['method'])}: task 1 {first}, task 2 {second}"
+        panels.append(map_chart(results.map, description="", by_class=True, title=title, side=300))
+        distance = last.drift.all if last.drift else None
+        ends = (f"{distance.stored:.3f}", f"{distance.adapted:.3f}") if distance else (None, None)
+        cells.append((row.label, _percent(last.stored.all[0]) if last.stored else None, first, second, *ends))
+    columns = (
+        "method",
+        "task 1 by stored centroids",
+        "task 1",
+        "task 2",
+        "distance stored",
+        "distance adapted",
+    )
+    words = (
+        "Test images (dots: task 1, crosses: task 2; one colour per class), centroids after the second task "
+        "(arrows from stored to adapted) and true class means (rings)."
+    )
+    return Drawn(Table(columns, cells, frozenset()), grid(panels, 3, words), [words])
+
+
+def _percent(share: float | None) -> str | None:
+    return None if share is None else f"{100 * share:.1f} %"

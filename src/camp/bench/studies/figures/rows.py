@@ -1,15 +1,17 @@
-"""The rows of a study with their runs, and figures over the seeds of a row."""
+"""The rows of a study with their runs, and metrics over the seeds of a row."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Literal
 
-from camp.bench.evaluation.drift import Distance
-from camp.bench.report.groups import RunGroup, Spread, spread
-from camp.bench.report.schema import Kind, RunResults
-from camp.bench.report.tables import FIGURES, figure
+from camp.bench.evaluation.class_groups import Group
+from camp.bench.report.numbers import Spread, spread
+from camp.bench.report.run_tables import METRICS, metric_of_run
+from camp.bench.results import Results, StoredRun
 from camp.bench.studies.study import Options, Study
 from camp.core.errors import CampError
+
+End = Literal["stored", "adapted"]
 
 
 @dataclass(frozen=True)
@@ -17,18 +19,18 @@ class Row:
     """A row of a study and its finished runs, in the order of their seeds."""
 
     options: Options
-    runs: tuple[RunResults, ...]
+    runs: tuple[StoredRun, ...]
 
     def __getitem__(self, option: str) -> Any:
         """The value of an option that the study varies, or what a run without it used."""
         if option in self.options:
             return self.options[option]
-        if option in self.first.results:
-            return self.first.results[option]  # type: ignore[literal-required]
+        if option in Results.model_fields:
+            return getattr(self.first.results, option)
         return find(self.first.config.get("settings", {}), option)
 
     @property
-    def first(self) -> RunResults:
+    def first(self) -> StoredRun:
         """The run that stands for the row where only one can be shown."""
         return self.runs[0]
 
@@ -40,23 +42,24 @@ class Row:
         ]
         return ", ".join([self.options["method"], *own])
 
-    def figure(self, column: str) -> Spread | None:
-        """One of FIGURES over the seeds."""
-        if column not in FIGURES:
-            raise CampError(f'There is no figure "{column}"; there are {", ".join(FIGURES)}.')
-        return figure(RunGroup("", self.runs), column)
+    def metric(self, name: str) -> Spread | None:
+        """One of METRICS over the seeds."""
+        for known in METRICS:
+            if known == name:
+                return spread([metric_of_run(run, known) for run in self.runs])
+        raise CampError(f'There is no metric "{name}"; there are {", ".join(METRICS)}.')
 
-    def over_seeds(self, of: Callable[[RunResults], float | None]) -> Spread | None:
+    def over_seeds(self, of: Callable[[StoredRun], float | None]) -> Spread | None:
         """Mean and deviation of a number of each run."""
         return spread([of(run) for run in self.runs])
 
-    def distance(self, end: str, kind: Kind | None = None, task: int | None = None) -> Spread | None:
+    def distance(self, end: End, kind: Group = "all", task: int | None = None) -> Spread | None:
         """Mean distance of centroids to the true means, `stored` or `adapted`; over all tasks, or in one."""
 
-        def of(run: RunResults) -> float | None:
-            tasks = run.results["tasks"] if task is None else run.results["tasks"][task : task + 1]
-            drifts: list[Distance] = [d for t in tasks if t["drift"] and (d := t["drift"][kind or "all"])]
-            values: list[float] = [d[end] for d in drifts]  # type: ignore[literal-required]
+        def of(run: StoredRun) -> float | None:
+            tasks = run.results.tasks if task is None else run.results.tasks[task : task + 1]
+            found = [d for t in tasks if t.drift and (d := t.drift[kind])]
+            values = [d.stored if end == "stored" else d.adapted for d in found]
             return sum(values) / len(values) if values else None
 
         return self.over_seeds(of)
@@ -82,9 +85,9 @@ def values_of(rows: Sequence[Row], option: str) -> list[Any]:
     return list(dict.fromkeys(row[option] for row in rows))
 
 
-def wanted(study: Study, name: str, usual: Any = None) -> Any:
-    """What the study says about its looks."""
-    value = study.look.get(name, usual)
+def wanted(study: Study, name: str, default: Any = None) -> Any:
+    """What the study says about its figure."""
+    value = study.look.get(name, default)
     if value is None:
         raise CampError(f'The drawing "{study.draw}" needs look.{name} in the study {study.name}.')
     return value
