@@ -1,4 +1,4 @@
-"""Tiny trees of pictures, and the keys of a class."""
+"""Tiny trees of images, and the keys of a class."""
 
 from pathlib import Path
 
