@@ -88,7 +88,7 @@ def test_trex_reaches_features_that_do_not_lie_on_the_sphere() -> None:
     assert (psi(fresh) - hit).norm(dim=1).mean() < 0.2 * hit.norm(dim=1).mean()
 
 
-def test_an_epoch_sees_each_picture_about_once_whatever_its_views(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_epoch_sees_each_image_about_once_whatever_its_views(monkeypatch: pytest.MonkeyPatch) -> None:
     seen: list[int] = []
     real = F.mse_loss
 

@@ -219,8 +219,8 @@ def cubic_weights(given: int, side: int) -> Tensor:
 @pytest.mark.parametrize("side", [3, 8, 12])
 def test_position_embeddings_are_interpolated(side: int) -> None:
     given = torch.randn(1, 1 + 6 * 6, 2, generator=torch.Generator().manual_seed(7), dtype=torch.float64)
-    assert torch.equal(vit.interpolated(given, 6), given)
-    found = vit.interpolated(given, side)
+    assert torch.equal(vit.interpolate_positions(given, 6), given)
+    found = vit.interpolate_positions(given, side)
     assert torch.equal(found[:, 0], given[:, 0])
     weights = cubic_weights(6, side)
     expected = torch.einsum("pi,qj,ijd->pqd", weights, weights, given[0, 1:].unflatten(0, (6, 6)))

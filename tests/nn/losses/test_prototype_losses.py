@@ -93,7 +93,7 @@ def test_schedule_of_the_teacher() -> None:
     assert [round(teacher_temperature(e), 12) for e in range(5)] == [0.07, 0.055, 0.04, 0.04, 0.04]
     assert teacher_temperature(0, warmup=0) == 0.04
     assert teacher_temperature(0, warmup=1) == 0.07
-    with pytest.raises(ValueError, match="count from 0"):
+    with pytest.raises(ValueError, match="negative"):
         teacher_temperature(-1)
 
 
@@ -114,7 +114,7 @@ def test_illegal_values(temperature: float) -> None:
         lambda: mean_entropy(logits, temperature),
         lambda: cross_entropy(logits, torch.tensor([0, 1]), temperature),
     ):
-        with pytest.raises(ValueError, match="above 0"):
+        with pytest.raises(ValueError, match="positive"):
             call()
     with pytest.raises(ValueError, match="one for both views"):
         cross_entropy(logits, torch.tensor([0, 1, 2]))

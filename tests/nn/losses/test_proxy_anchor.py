@@ -54,7 +54,7 @@ def test_it_is_its_equation(labels: list[int], scale: float, margin: float, seed
 
 def test_pytorch_metric_learning_agrees() -> None:
     z, proxies = drawn(6)
-    labels = torch.tensor([0, 0, 3, 1, 3, 0])  # class 2 has a proxy and no picture
+    labels = torch.tensor([0, 0, 3, 1, 3, 0])  # class 2 has a proxy and no image
     reference = ProxyAnchorLoss(CLASSES, DIM, margin=0.1, alpha=32).double()
     with torch.no_grad():
         reference.proxies.copy_(proxies)

@@ -125,5 +125,5 @@ def test_thresholds_are_checked(threshold: float) -> None:
 def test_shapes_and_temperatures_are_checked() -> None:
     with pytest.raises(ValueError, match="two views"):
         soft_neighbourhood(torch.zeros(3, 4, 5))
-    with pytest.raises(ValueError, match="above 0"):
+    with pytest.raises(ValueError, match="positive"):
         soft_neighbourhood(projections(2), temperature=0.0)
