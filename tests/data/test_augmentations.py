@@ -21,7 +21,7 @@ def images() -> torch.Tensor:
     return torch.from_numpy(np.stack(smooth))
 
 
-def test_crops_are_pillows(images: torch.Tensor) -> None:
+def test_crops_equal_those_of_pillow(images: torch.Tensor) -> None:
     seeds = np.arange(16)
     p = draw_parameters(seeds, 40, Augmentation(crop_scale=0.1, jitter=0, grey=0))
     views = torch.empty(1, 16, 3, 40, 40)
@@ -41,7 +41,7 @@ def test_crops_are_pillows(images: torch.Tensor) -> None:
         assert np.abs(255 * ours[i].permute(1, 2, 0).numpy() - expected).max() < 1.6
 
 
-def test_crop_boxes_follow_the_law() -> None:
+def test_crop_boxes_have_the_given_distribution() -> None:
     p = draw_parameters(np.arange(4000), 224, Augmentation(crop_scale=0.3))
     area = (p.height * p.width / 224**2).numpy()
     ratio = (p.width / p.height).numpy()

@@ -1,4 +1,4 @@
-"""The view bank: that it holds what the trunk gives, survives interruptions, and gives nothing away."""
+"""The view bank: content, interruptions and views."""
 
 from pathlib import Path
 
@@ -100,7 +100,9 @@ def test_bad_files_of_the_same_bytes_are_all_bad(
     assert not set(names) & set(outcome.digests)
 
 
-def test_an_interrupted_bank_ends_up_the_same(tmp_path: Path, backbone: Backbone, dataset: Dataset) -> None:
+def test_an_interrupted_bank_equals_an_uninterrupted_one(
+    tmp_path: Path, backbone: Backbone, dataset: Dataset
+) -> None:
     whole, _ = filled(tmp_path / "whole", backbone, dataset)
     trunk, calls = backbone.trunk, iter(range(100))
 
@@ -128,7 +130,7 @@ def test_an_interrupted_bank_ends_up_the_same(tmp_path: Path, backbone: Backbone
     assert outcome.bad
 
 
-def test_a_second_filling_runs_nothing(tmp_path: Path, backbone: Backbone, dataset: Dataset) -> None:
+def test_filling_a_second_time_computes_nothing(tmp_path: Path, backbone: Backbone, dataset: Dataset) -> None:
     _, first = filled(tmp_path / "bank", backbone, dataset)
     assert first.new_views == 12 * 4 + 4
 

@@ -1,4 +1,4 @@
-"""The order of classes and the known and novel ones of each task: against the paper's and the reference's tables."""
+"""Class orders and novel classes against the tables of the paper and of the authors' code."""
 
 from importlib import resources
 
@@ -85,7 +85,7 @@ def test_known_and_novel_by_the_rule(classes, tasks, fraction):
         assert set(labels_of(task.labelled)) == set(task.known)
 
 
-def test_a_fraction_that_is_no_binary_number_loses_no_class():
+def test_rounding_of_the_fraction_loses_no_class():
     split = make_split(Scenario(tasks=1, novel_fraction=0.29, order="given"), toy(100, 2, 1), 0)
     assert len(split.tasks[0].novel) == 29
 

@@ -1,4 +1,4 @@
-"""Every kind of image file that turns up in practice, and every kind that is none."""
+"""Decoding of all kinds of image files, and of damaged ones."""
 
 import contextlib
 import io
@@ -48,7 +48,7 @@ def test_what_is_no_image_is_refused(data):
         decode_image(data)
 
 
-def test_postscript_is_refused_whatever_it_draws():
+def test_postscript_is_refused():
     with pytest.raises(UnreadableImageError, match="format"):
         decode_image(encoded(gradient(), "EPS"))
 
@@ -133,12 +133,12 @@ def test_images_are_turned_upright(kind, orientation):
     assert max(image.getpixel((image.width - 1 - x, image.height - 1 - y))) < 50
 
 
-def test_damaged_metadata_do_not_lose_the_image():
+def test_damaged_metadata_are_ignored():
     data = encoded(gradient(), "JPEG", exif=b"Exif\x00\x00MM\x00*\xff\xff\xff\xff")
     assert decode_image(data).size == (16, 8)
 
 
-def test_the_first_frame_of_an_animation_counts():
+def test_the_first_frame_of_an_animation_is_used():
     red, blue = Image.new("RGB", (8, 8), "red"), Image.new("RGB", (8, 8), "blue")
     for kind in ("GIF", "PNG", "WEBP", "TIFF"):
         options = {"lossless": True} if kind == "WEBP" else {}
@@ -147,7 +147,7 @@ def test_the_first_frame_of_an_animation_counts():
         assert pixel(data)[2] < 5
 
 
-def test_transparency_shows_white_paper():
+def test_transparent_parts_become_white():
     clear = Image.new("RGBA", (4, 4), (200, 0, 0, 0))
     half = Image.new("RGBA", (4, 4), (200, 0, 0, 128))
     assert pixel(encoded(clear, "PNG")) == (255, 255, 255)
@@ -156,7 +156,7 @@ def test_transparency_shows_white_paper():
     assert pixel(encoded(grey, "PNG")) == (255, 255, 255)
 
 
-def test_a_palette_with_a_transparent_colour_shows_white_paper():
+def test_a_palette_with_a_transparent_colour_becomes_white():
     image = Image.new("P", (4, 4), 1)
     image.putpalette([10, 20, 30, 40, 50, 60])
     image.putpixel((0, 0), 0)
@@ -187,7 +187,7 @@ def test_a_dark_sixteen_bit_image_stays_dark():
     assert got.getpixel((0, 0)) == (10, 10, 10)
 
 
-def test_floats_span_from_black_to_white():
+def test_floats_are_scaled_to_their_range():
     values = np.array([[-2.0, 0.0, np.nan, 2.0]], dtype=np.float32)
     got = np.asarray(decode_image(encoded(Image.fromarray(values), "TIFF")))[0, :, 0]
     assert got.tolist() == [0, 128, 128, 255]
@@ -200,7 +200,7 @@ def test_other_modes_become_rgb(mode):
 
 
 @pytest.mark.parametrize("min_size", [64, 100, 250, 2_000])
-def test_a_large_jpeg_comes_smaller_but_never_too_small(min_size):
+def test_a_large_jpeg_is_decoded_smaller_but_not_below_the_minimum(min_size):
     data = encoded(gradient(1_600, 900), "JPEG", quality=90)
     image = decode_image(data, min_size=min_size)
     assert min(image.size) >= min(min_size, 900)

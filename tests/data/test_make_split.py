@@ -1,4 +1,4 @@
-"""How labels are dealt, and what each preset makes of a data set."""
+"""Splits of data sets by each preset."""
 
 import numpy as np
 import pytest
@@ -46,7 +46,7 @@ def test_labels_of_a_class_depend_on_nothing_else():
 
 
 @pytest.mark.parametrize("labelling", ["bernoulli", "exact"])
-def test_a_known_class_has_a_label_in_any_case(labelling):
+def test_a_known_class_has_at_least_one_label(labelling):
     scenario = Scenario(
         tasks=1, novel_fraction=0.0, labelled_fraction=1e-9, labelling=labelling, order="given"
     )

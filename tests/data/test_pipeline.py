@@ -1,4 +1,4 @@
-"""Work a thread a core: in order, a bounded way ahead; and files that cannot be read."""
+"""Parallel mapping over images, and unreadable files."""
 
 import threading
 from pathlib import Path
@@ -17,7 +17,7 @@ from camp.nn.backbones import make_backbone
 from camp.nn.backbones.settings import BackboneSettings
 
 
-def test_results_come_in_order_and_not_far_ahead() -> None:
+def test_results_are_in_order_and_at_most_lookahead_in_advance() -> None:
     taken: list[int] = []
     results = prefetch_map(lambda n: n * n, (taken.append(n) or n for n in range(100)), lookahead=5)  # type: ignore[func-returns-value]
     assert next(results) == 0
@@ -44,7 +44,7 @@ def test_an_error_is_raised_where_its_result_would_be() -> None:
         next(results)
 
 
-def test_a_file_that_is_gone_is_named_and_the_rest_is_banked(tmp_path: Path) -> None:
+def test_a_missing_file_is_reported_and_the_others_are_stored(tmp_path: Path) -> None:
     backbone = make_backbone(BackboneSettings(backbone="conv-tiny"), torch.Generator().manual_seed(0))
     bank = Bank(tmp_path / "bank", BankSpec.for_encoder(backbone, ViewSettings(), Augmentation()))
     Image.new("RGB", (20, 20), "red").save(tmp_path / "a.png")

@@ -1,4 +1,4 @@
-"""Quarter turns, held against turning pixel by pixel."""
+"""Rotations against a loop over pixels."""
 
 import torch
 from torch import Tensor
@@ -15,7 +15,7 @@ def turned_once(image: Tensor) -> Tensor:
     return turned
 
 
-def test_turns_come_one_after_another_each_with_all_images() -> None:
+def test_rotations_are_the_outer_axis() -> None:
     images = torch.randn(3, 2, 5, 5)
     result = quarter_turns(images).unflatten(0, (TURNS, 3))
     expected = images
@@ -25,5 +25,5 @@ def test_turns_come_one_after_another_each_with_all_images() -> None:
     assert torch.equal(expected, images)  # four of them are none
 
 
-def test_a_share_without_images_has_no_turns() -> None:
+def test_rotations_of_an_empty_batch() -> None:
     assert quarter_turns(torch.empty(0, 3, 4, 4)).shape == (0, 3, 4, 4)

@@ -1,4 +1,4 @@
-"""A method cannot reach what it must not know: everything reachable from a task is searched for it."""
+"""No object that is reachable from a task reveals hidden labels or names."""
 
 import dataclasses
 import gc

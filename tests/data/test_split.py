@@ -11,7 +11,7 @@ from camp.data.split import Split
 
 
 @pytest.mark.parametrize("preset", SCENARIO_PRESETS)
-def test_a_split_given_back_is_the_same(preset):
+def test_a_split_survives_the_round_trip_through_json(preset):
     split = toy_split(
         preset,
         **({"tasks": SCENARIO_PRESETS[preset]["tasks"]} if "tasks" in SCENARIO_PRESETS[preset] else {}),
@@ -22,7 +22,7 @@ def test_a_split_given_back_is_the_same(preset):
     assert json.dumps(again.to_json(), ensure_ascii=False) == text
 
 
-def test_a_split_reads_by_class_name():
+def test_a_split_file_is_organised_by_class_name():
     value = toy_split("gccd").to_json()
     assert value["tasks"][0]["novel"] == ["class_004"]
     assert list(value["tasks"][0]["labelled"]) == ["class_000", "class_001", "class_002", "class_003"]
@@ -111,7 +111,7 @@ def test_without_some_images():
     assert Split.from_json(less.to_json()) == less
 
 
-def test_a_class_without_readable_labels_becomes_novel_and_one_without_images_goes():
+def test_a_class_without_readable_labels_becomes_novel_and_one_without_images_is_removed():
     split = toy_split("gccd")
     labels = {key for key in split.tasks[0].labelled if split.class_of[key] == 1}
     images = {key for key, label in split.class_of.items() if label == 2 and key.startswith("train/")}

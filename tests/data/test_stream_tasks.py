@@ -1,4 +1,4 @@
-"""Tasks and their truth, out of a split."""
+"""Tasks and their ground truth."""
 
 from collections.abc import Sequence
 
@@ -72,13 +72,13 @@ def test_a_revealed_class_gets_the_next_number(digits):
     assert truth.class_of_label == (0, 1, 2, 3, 4)
 
 
-def test_k_may_be_kept_secret(digits):
+def test_k_may_be_unknown(digits):
     split = make_split(Scenario(tasks=2, order="given", tell_k=False), digits, 0)
     task, _ = make_task(split, digits, 0, Named)
     assert (task.n_novel, task.total) == (None, None)
 
 
-def test_the_order_says_nothing_about_classes(digits):
+def test_the_order_of_a_task_does_not_reveal_classes(digits):
     split = make_split(make_scenario("digits"), digits, 0)
     task, truth = make_task(split, digits, 0, Named)
     again, _ = make_task(split, digits, 0, Named)

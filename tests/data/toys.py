@@ -1,4 +1,4 @@
-"""Data sets of names alone, and their cuts."""
+"""Data sets without image files, and their splits."""
 
 from pathlib import Path
 

@@ -1,8 +1,9 @@
 """Distributed training with `torchrun`; without it, every function works for a single process.
 
-Every process holds the same model and draws the same random numbers. The images of a batch are sharded, each process
-runs the network on its shard, and the features are gathered, so that every loss sees the whole batch: the results are
-those of one process, up to rounding. Only the main process (rank 0) writes files.
+Every process holds the same model and draws the same random numbers. The images of a batch are
+sharded, each process runs the network on its shard, and the features are gathered, so that every
+loss sees the whole batch: the results are those of one process, up to rounding. Only the main
+process (rank 0) writes files.
 """
 
 import datetime
@@ -124,8 +125,8 @@ def _shards(n: int) -> list[slice]:
 class _AllGather(torch.autograd.Function):
     """Concatenate the shards of axis 0.
 
-    Every process computes the same loss from the result, so the gradient of a shard is a slice of a gradient that
-    the process already has: the backward pass needs no communication.
+    Every process computes the same loss from the result, so the gradient of a shard is a slice of a
+    gradient that the process already has: the backward pass needs no communication.
     """
 
     @staticmethod
@@ -188,7 +189,8 @@ def reduce_gradients(sharded: Iterable[Tensor], replicated: Iterable[Tensor]) ->
 
     Args:
         sharded: Parameters applied to the shard of each process; their gradients are summed.
-        replicated: Parameters applied to the whole batch in each process; the main process's gradients are used.
+        replicated: Parameters applied to the whole batch in each process; the main process's
+            gradients are used.
     """
     if world_size() == 1:
         return
@@ -203,7 +205,7 @@ def reduce_gradients(sharded: Iterable[Tensor], replicated: Iterable[Tensor]) ->
 
 
 def _gradients(parameters: Iterable[Tensor]) -> list[Tensor]:
-    """Return the gradients; a missing one becomes zeros, so that all processes send tensors of the same size."""
+    """Return the gradients, with zeros for missing ones, so that all processes send the same sizes."""
     gradients = []
     for p in parameters:
         p.grad = torch.zeros_like(p) if p.grad is None else p.grad
@@ -214,7 +216,8 @@ def _gradients(parameters: Iterable[Tensor]) -> list[Tensor]:
 def map_sharded(n: int, compute: Callable[[Tensor], Tensor]) -> Tensor:
     """Apply `compute` to shards of the rows 0 .. n - 1 and concatenate the results to (n, ...).
 
-    With fewer rows than processes every process computes all of them, since an empty shard has an unknown shape.
+    With fewer rows than processes every process computes all of them, since an empty shard has an
+    unknown shape.
     """
     if n < world_size():
         return compute(torch.arange(n))

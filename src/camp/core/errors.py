@@ -2,7 +2,7 @@
 
 
 class CampError(Exception):
-    """An error that the user can correct; its message is one sentence that says what was given and what to do."""
+    """An error that the user can correct; its message is one sentence that says what to do."""
 
 
 class ReportedError(CampError):

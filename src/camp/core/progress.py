@@ -31,7 +31,7 @@ class Bar:
         self.done += amount
 
     def skip(self, amount: float) -> None:
-        """Add `amount` that was done earlier: it counts as done, but not for the estimate of the remaining time."""
+        """Add `amount` that was done earlier and does not count for the remaining time."""
         self.done += amount
         self._skipped += amount
 

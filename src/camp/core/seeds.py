@@ -1,7 +1,7 @@
-"""Named random generators: each draw has its own seed, so it does not depend on how many draws came before it.
+"""Named random generators: the seed of a draw does not depend on the draws before it.
 
-A run that is killed in epoch 40 and resumed there asks for `generator(seed, "epoch", task, 40)` again and gets the
-same numbers as a run that was never interrupted.
+A run that is killed in epoch 40 and resumed there asks for `generator(seed, "epoch", task, 40)`
+again and gets the same numbers as a run that was never interrupted.
 """
 
 import hashlib

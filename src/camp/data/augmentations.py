@@ -1,7 +1,7 @@
 """Batched augmentations: random crop, flip and colour jitter for images, noise for vectors.
 
-The random numbers of a view are a hash of its own seed, so a view does not depend on its batch, and an interrupted bank
-ends up with the same views as an uninterrupted one.
+The random numbers of a view are a hash of its own seed, so a view does not depend on its batch, and
+an interrupted bank ends up with the same views as an uninterrupted one.
 """
 
 from collections.abc import Callable
@@ -117,8 +117,9 @@ def normalise_(x: Tensor, mean: tuple[float, ...], std: tuple[float, ...]) -> Te
 def _crop(images: Tensor, p: Parameters, out: Tensor) -> None:
     """Write bicubic crops of images (n, 3, S, S), resized to S x S, into `out` (n, V, 3, S, S).
 
-    Each row of a view is a weighted sum of rows of the image, and likewise for columns; crop box and flip only change
-    the weights. So all views of an image share one matrix product per channel and axis.
+    Each row of a view is a weighted sum of rows of the image, and likewise for columns; crop box
+    and flip only change the weights. So all views of an image share one matrix product per channel
+    and axis.
     """
     n, count, _, size, _ = out.shape
     rows = _bicubic_weights(p.top, p.height, size).to(images.device)
@@ -132,7 +133,7 @@ def _crop(images: Tensor, p: Parameters, out: Tensor) -> None:
 
 
 def _bicubic_weights(start: Tensor, length: Tensor, size: int) -> Tensor:
-    """Return weights (n, size, size) that resize pixels start .. start + length to `size`, as Pillow's bicubic."""
+    """Return bicubic weights (n, size, size), as Pillow's, of pixels start .. start + length."""
     n = len(start)
     centre = start[:, None] + (torch.arange(size) + 0.5) * (length / size)[:, None]  # (n, size)
     first = (centre - 0.5).floor().long() - 1

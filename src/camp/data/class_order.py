@@ -60,7 +60,7 @@ def _order(scenario: Scenario, dataset: Dataset, seed: int) -> np.ndarray:
 
 
 def _domain_chunks(domains: Sequence[str], tasks: int) -> list[list[int]]:
-    """Return one domain per task, or with more tasks a part of one, so that the domain changes with each task."""
+    """Return one domain, or a part of one, per task, so that the domain changes with each task."""
     members: dict[str, list[int]] = defaultdict(list)
     for label, domain in enumerate(domains):
         members[domain].append(label)

@@ -15,7 +15,7 @@ IMAGE_SUFFIXES = frozenset(
 """Suffixes of image files, in lower case."""
 
 FORMATS = ("JPEG", "PNG", "WEBP", "GIF", "BMP", "TIFF", "PPM")
-"""Formats that are decoded. Formats that run programs (EPS) or wrap others (PSD, ICNS) are left out on purpose."""
+"""Supported formats; those that run programs (EPS) or wrap others (PSD, ICNS) are left out."""
 
 MAX_PIXELS = 178_956_970
 """Largest image that is decoded: twice Pillow's warning limit, above which Pillow raises an error as well."""
@@ -31,8 +31,8 @@ def decode_image(data: bytes, max_pixels: int = MAX_PIXELS, min_size: int | None
     Args:
         data: Content of an image file.
         max_pixels: Larger images are refused before memory is allocated for them.
-        min_size: A JPEG may be decoded at a fraction of its size, which is much faster for large photographs, as long
-            as neither side becomes shorter than this.
+        min_size: A JPEG may be decoded at a fraction of its size, which is much faster for large
+            photographs, as long as neither side becomes shorter than this.
 
     >>> decode_image(b"")
     Traceback (most recent call last):
@@ -96,8 +96,8 @@ def _convert_to_rgb(image: Image.Image) -> Image.Image:
 def _to_eight_bits(values: np.ndarray) -> np.ndarray:
     """Scale grey levels (H, W) of more than 8 bits to 0..255.
 
-    16-bit values are scaled by their full range. Wider integers and floats have no defined white, so the darkest value
-    of the image becomes 0 and the brightest 255.
+    16-bit values are scaled by their full range. Wider integers and floats have no defined white,
+    so the darkest value of the image becomes 0 and the brightest 255.
     """
     sixteen = values.dtype.kind in "iu" and values.min() >= 0 and values.max() <= 65_535
     grey = np.where(np.isfinite(values), values, 0).astype(np.float64)

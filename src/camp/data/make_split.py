@@ -14,7 +14,8 @@ from camp.data.split import Split, TaskKeys, make_tasks
 def make_split(scenario: Scenario, dataset: Dataset, seed: int) -> Split:
     """Divide the images of `dataset` into the tasks of `scenario`.
 
-    Each draw is seeded by the name of its class, so it does not depend on other classes or settings.
+    Each draw is seeded by the name of its class, so it does not depend on other classes or
+    settings.
     """
     chunks = classes_of_tasks(scenario, dataset, seed)
     stream = [label for chunk in chunks for label in chunk]

@@ -8,7 +8,7 @@ TURNS = 4
 
 
 def quarter_turns(images: Tensor) -> Tensor:
-    """Rotate images (n, C, R, R) to (4 n, C, R, R): all unchanged, then all rotated once counter-clockwise, ...
+    """Rotate images (n, C, R, R) counter-clockwise by 0, 90, 180, 270 degrees: (4 n, C, R, R).
 
     >>> quarter_turns(torch.tensor([[[[1, 2], [3, 4]]]])).flatten(1).tolist()
     [[1, 2, 3, 4], [2, 4, 1, 3], [4, 3, 2, 1], [3, 1, 4, 2]]

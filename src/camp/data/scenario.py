@@ -18,7 +18,7 @@ SCENARIO_PRESETS: dict[str, dict[str, Any]] = {
     "semi-cl": {"novel_fraction": 0.0, "labelled_fraction": 0.5},
     # Generalized category discovery: one task.
     "gcd": {"tasks": 1, "novel_fraction": 0.2, "labelled_fraction": 0.5},
-    # Incremental GCD: the first stage is GCD; each later stage has unlabelled images of new and old classes, and the
+    # Incremental GCD: GCD, then stages with unlabelled images of new and old classes, and with the
     # unlabelled images of the stage before, now with their labels.
     "igcd": {
         "first_novel_fraction": 0.2,
@@ -51,11 +51,11 @@ class Scenario:
     labelled_fraction: float = 0.5
     """Fraction of the images of a known class that are labelled."""
     labelling: Literal["bernoulli", "exact"] = "bernoulli"
-    """Label each image with that probability, as in the authors' code, or exactly that fraction of each class."""
+    """Label each image with that probability (authors' code), or that fraction of each class."""
     order: Literal["paper", "seed", "given"] = "paper"
     """Class order: the published one, shuffled with the seed, or that of the data set."""
     tell_k: bool = True
-    """Whether methods are given the number of novel categories of a task and of all categories of the stream."""
+    """Whether methods are given the numbers of novel categories and of all categories."""
     images_per_class: int | None = None
     """Maximum number of train images per class, the same images for every seed; None for all."""
     test_per_class: int | None = None

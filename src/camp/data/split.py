@@ -106,7 +106,8 @@ class Split:
     def without(self, keys: set[str]) -> Self:
         """Return the split without some images, such as unreadable ones.
 
-        A class that loses all its labelled images becomes novel; one that loses all train images is removed.
+        A class that loses all its labelled images becomes novel; one that loses all train images is
+        removed.
         """
         parts = [
             TaskKeys(set(task.labelled) - keys, set(task.unlabelled) - keys, set(task.test) - keys)

@@ -12,8 +12,8 @@ from camp.data.views import Views
 class Task:
     """The images of task t, T^t = T_L^t + T_U^t, in random order.
 
-    Labels number the known classes 0, 1, ... in the order in which they are first labelled in the stream. Classes that
-    are never labelled have no number.
+    Labels number the known classes 0, 1, ... in the order in which they are first labelled in the
+    stream. Classes that are never labelled have no number.
     """
 
     index: int

@@ -50,14 +50,14 @@ class ViewSettings:
     """How views of images are computed and stored."""
 
     views: Literal["bank", "fresh"] = "bank"
-    """`bank`: run the trunk once per view and train on its stored output. `fresh`: run the trunk on new augmentations
-    at each step, as in the paper (for GPUs)."""
+    """`bank`: run the trunk once per view and train on its stored output. `fresh`: run the trunk
+    on new augmentations at each step, as in the paper (for GPUs)."""
     augmentations: int = 8
     """Number of augmented views per image in the bank; each epoch draws two of them."""
     precision: Literal["half", "int8"] = "half"
     """Precision of the tokens in the bank."""
     normalisation: Literal["backbone", "reference"] = "backbone"
-    """Pixel statistics: those of the backbone's training, or those of the authors' code (CIFAR-10 for all data)."""
+    """Pixel statistics: those of the backbone, or of CIFAR-10, as in the authors' code."""
     bank: str | None = None
     """Folder of the view banks; by default camp/banks in the user's cache folder."""
     crop_scale: float | None = None

@@ -22,8 +22,8 @@ class Field:
     shape: tuple[int, ...]
     """Shape for one view, without the batch axis."""
     kind: Literal["tokens", "exact"]
-    """"tokens" may be stored in half precision, or in int8 with one scale per row of the last axis, in a second field
-    `name_scale`. "exact" is stored in float32."""
+    """"tokens" may be stored in half precision, or in int8 with one scale per row of the last axis,
+    in a second field `name_scale`. "exact" is stored in float32."""
 
 
 class Encoder(Protocol):
@@ -64,7 +64,7 @@ class Views(Protocol):
         """Return the clean views of images `rows` (B,)."""
 
     def draw(self, rows: Tensor, count: int, generator: torch.Generator) -> Tensor:
-        """Draw ids (count, B) of `count` augmented views of each image, different ones if there are enough."""
+        """Draw ids (count, B) of augmented views of each image, different ones if there are enough."""
 
     def augmented(self, rows: Tensor, ids: Tensor) -> Batch:
         """Return the views `ids` (count, B) of images `rows` (B,), view-major: count * B views."""

@@ -13,7 +13,8 @@ Network = TypeVar("Network", bound=nn.Module)
 def init_default_(network: Network, generator: torch.Generator) -> Network:
     """Initialize every Linear and Conv2d of `network` as torch does by default, in place, and return it.
 
-    Weights are Kaiming-uniform with a = sqrt(5), that is U(-b, b) with b = fan_in^-1/2, and so are biases.
+    Weights are Kaiming-uniform with a = sqrt(5), that is U(-b, b) with b = fan_in^-1/2, and so are
+    biases.
 
     >>> layer = init_default_(nn.Linear(4, 2), torch.Generator().manual_seed(0))
     >>> bool((layer.weight.abs() <= 0.5).all())

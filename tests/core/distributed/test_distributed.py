@@ -2,6 +2,7 @@
 
 import json
 import os
+import shlex
 import subprocess
 import sys
 from pathlib import Path
@@ -139,10 +140,10 @@ def test_a_lost_process_is_reported_in_one_sentence(printed: list[list[str]]) ->
         assert "--resume" in lines[1]
 
 
-SMALL = (
+SMALL = shlex.split(
     "--dataset digits --setting cil --tasks 2 --images-per-class 30 --test-per-class 30 --epochs 3 "
     "--batch-size 25 --backbone conv-tiny --method camp --projector-width 64 --quiet"
-).split()
+)
 CAMP_RUN = "import sys; from camp.cli import main; sys.argv = ['camp', 'run', *{}]; sys.exit(main())"
 
 

@@ -1,4 +1,4 @@
-"""Folders of images: what is taken, what is left out, and that no disk decides an order."""
+"""Class folders: which files are read, which are ignored, and in which order."""
 
 import os
 from pathlib import Path
@@ -114,12 +114,12 @@ def test_a_class_with_tests_only_is_refused(tmp_path):
         load_dataset("folder", tmp_path)
 
 
-def test_a_file_that_is_gone_is_a_bad_image(tmp_path):
+def test_a_missing_file_is_unreadable(tmp_path):
     with pytest.raises(UnreadableImageError, match="cannot be read"):
         FileReader(tmp_path).read("gone.png")
 
 
-def test_a_monstrous_file_is_a_bad_image(tmp_path):
+def test_a_huge_file_is_unreadable(tmp_path):
     with (tmp_path / "large.png").open("wb") as file:
         file.truncate(1 << 40)
     with pytest.raises(UnreadableImageError, match="larger"):

@@ -112,7 +112,7 @@ def test_the_default_place(monkeypatch, server, tmp_path):
     assert len(load_dataset("cifar10")) == 60
 
 
-def test_lost_connections_are_taken_up_again(monkeypatch, server, tmp_path):
+def test_lost_connections_are_retried(monkeypatch, server, tmp_path):
     data = cifar_archive()
     offer(monkeypatch, server, data)
     server.break_after = [1000, 5000]
@@ -121,7 +121,7 @@ def test_lost_connections_are_taken_up_again(monkeypatch, server, tmp_path):
     assert len(load_dataset("cifar10", tmp_path / "c")) == 60
 
 
-def test_an_interrupted_download_goes_on_where_it_stopped(monkeypatch, server, tmp_path):
+def test_an_interrupted_download_is_resumed(monkeypatch, server, tmp_path):
     data = cifar_archive()
     offer(monkeypatch, server, data)
     server.break_after = [4000] + [0] * 10
@@ -142,7 +142,7 @@ def test_a_server_without_ranges_starts_over(server, tmp_path):
     assert (tmp_path / "x.part").read_bytes() == server.files["x"]
 
 
-def test_a_file_that_is_whole_already_is_kept(server, tmp_path):
+def test_a_complete_file_is_not_downloaded_again(server, tmp_path):
     server.files["x"] = b"whole file"
     (tmp_path / "x.part").write_bytes(b"whole file")
     fetch(f"{server.address}/x", tmp_path / "x.part", QUIET)
@@ -152,7 +152,7 @@ def test_a_file_that_is_whole_already_is_kept(server, tmp_path):
     assert (tmp_path / "x.part").read_bytes() == b"whole file"
 
 
-def test_a_wrong_checksum_is_refused_and_forgotten(monkeypatch, server, tmp_path):
+def test_a_file_with_a_wrong_checksum_is_refused_and_removed(monkeypatch, server, tmp_path):
     data = cifar_archive()
     offer(monkeypatch, server, data[:-1] + b"?", "md5:" + hashlib.md5(data).hexdigest())
     with pytest.raises(CampError, match="does not have the checksum md5:"):
@@ -164,7 +164,7 @@ def test_a_wrong_checksum_is_refused_and_forgotten(monkeypatch, server, tmp_path
     assert len(load_dataset("cifar10", tmp_path / "c")) == 60
 
 
-def test_a_missing_checksum_is_said(monkeypatch, server, tmp_path, capsys):
+def test_a_missing_checksum_is_reported(monkeypatch, server, tmp_path, capsys):
     offer(monkeypatch, server, cifar_archive(), note="its publisher gives no checksum.")
     download_dataset("cifar10", tmp_path / "c")
     assert "cifar.tar.gz: its publisher gives no checksum." in capsys.readouterr().err
@@ -197,7 +197,7 @@ def test_without_network_a_sentence(monkeypatch, server, tmp_path):
             download_dataset("cifar10", tmp_path / "c", QUIET)
 
 
-def test_a_file_that_has_moved(monkeypatch, server, tmp_path):
+def test_a_missing_file_on_the_server_is_an_error(monkeypatch, server, tmp_path):
     offer(monkeypatch, server, b"")
     server.files.clear()
     with pytest.raises(CampError, match="answers 404"):
@@ -211,7 +211,7 @@ def test_what_cannot_be_downloaded_says_how(name, tmp_path):
     assert DATASETS[name].how_to_get in str(caught.value)
 
 
-def test_a_folder_with_other_things_is_left_alone(monkeypatch, server, tmp_path):
+def test_a_folder_with_other_files_is_not_changed(monkeypatch, server, tmp_path):
     offer(monkeypatch, server, cifar_archive())
     (tmp_path / "notes.txt").write_text("mine")
     with pytest.raises(CampError, match="empty or new folder"):
@@ -254,7 +254,7 @@ def test_tar_members_that_leave_are_refused(tmp_path, kind):
     assert not (tmp_path / "evil.txt").exists()
 
 
-def test_a_damaged_archive_is_said(tmp_path):
+def test_a_damaged_archive_is_an_error(tmp_path):
     whole = cifar_archive()
     (tmp_path / "x.tar.gz").write_bytes(whole[: len(whole) // 2])
     (tmp_path / "out").mkdir()

@@ -1,4 +1,4 @@
-"""What holds for all data sets: class folders are read, and wrong places are refused."""
+"""All data sets: class folders are read, and folders with other content are refused."""
 
 import pytest
 from tiny_trees import paint, parts

@@ -59,7 +59,7 @@ def test_default_place(monkeypatch, tmp_path):
     assert data_folder("cub200") == Path.home() / ".cache" / "camp" / "data" / "cub200"
 
 
-def test_the_list_needs_nothing_heavy():
+def test_the_registry_imports_nothing_heavy():
     code = (
         "import sys, camp.data.make_split; print({'torch', 'sklearn', 'scipy', 'pooch'} & set(sys.modules))"
     )

@@ -1,4 +1,4 @@
-"""The layouts of DomainNet, and how many classes of a domain are taken."""
+"""The layouts of DomainNet and the number of classes per domain."""
 
 from pathlib import Path
 

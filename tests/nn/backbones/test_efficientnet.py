@@ -1,4 +1,4 @@
-"""EfficientNet-Lite0 with its real weights: cut anywhere it is the uncut network."""
+"""EfficientNet-Lite0 with its real weights: trunk and tip equal the whole network."""
 
 import pytest
 import torch
@@ -104,7 +104,7 @@ def test_trunk_and_tip_are_the_uncut_network(published: State, pixels: Tensor, t
         torch.testing.assert_close(gradients[ours], state[theirs].grad)
 
 
-def test_a_norm_never_sees_the_batch(published: State) -> None:
+def test_norms_do_not_use_batch_statistics(published: State) -> None:
     _, tip, field = split_last(convert_names(published, "file"), 64, 1)
     tokens = torch.rand(4, *field.shape, generator=torch.Generator().manual_seed(1))
     torch.testing.assert_close(tip.train()({"tokens": tokens})[:2], tip.eval()({"tokens": tokens[:2]}))

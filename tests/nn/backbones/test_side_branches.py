@@ -1,4 +1,4 @@
-"""Side branches: beside every 3 x 3 convolution while a task is learned, part of it afterwards."""
+"""Side branches: parallel to 3 x 3 convolutions in training, merged into them afterwards."""
 
 import copy
 
@@ -83,7 +83,7 @@ def test_a_branch_is_added_to_the_middle_of_its_kernel(name: str) -> None:
 
 
 @every_network
-def test_the_rest_stands_still_while_branches_learn(name: str) -> None:
+def test_only_branches_are_trained(name: str) -> None:
     network = used(name)
     SideBranches(network)
     before = {key: value.clone() for key, value in network.state_dict().items()}

@@ -1,4 +1,4 @@
-"""The cut ViT against the whole network, written once more from the paper of the transformer."""
+"""Trunk and tip of the ViT against an independent implementation of the whole network."""
 
 import math
 
@@ -123,7 +123,7 @@ def test_vit_small_trains_as_many_weights_as_the_reference() -> None:
     assert sum(parameter.numel() for parameter in tip.blocks.parameters()) == 1_774_464
 
 
-def test_training_leaves_the_checkpoint_alone() -> None:
+def test_training_does_not_change_the_checkpoint() -> None:
     state = weights(SMALL)
     before = {name: tensor.clone() for name, tensor in state.items()}
     _, tip = split(state, SMALL, 12, 4, 1)
@@ -195,7 +195,7 @@ def test_attended_mean_has_the_right_gradient(kept: torch.dtype, monkeypatch: py
     torch.testing.assert_close(attended_mean(u, x, scale), attended_mean_oracle(u, whole))
 
 
-def test_attended_mean_gives_tokens_a_gradient_when_they_ask() -> None:
+def test_attended_mean_gives_tokens_a_gradient_if_required() -> None:
     generator = torch.Generator().manual_seed(6)
     u = torch.randn(2, 2, 8, generator=generator, dtype=torch.float64, requires_grad=True)
     x = torch.randn(2, 5, 8, generator=generator, dtype=torch.float64, requires_grad=True)

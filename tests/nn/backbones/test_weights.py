@@ -1,4 +1,4 @@
-"""One ViT in every layout that is out there."""
+"""Weights of one ViT in all supported layouts."""
 
 import pickle
 from pathlib import Path
@@ -109,7 +109,7 @@ def test_half_precision_becomes_single(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("name", list(SHAPES))
-def test_known_shapes_are_told_from_their_tensors(name: str) -> None:
+def test_known_shapes_are_inferred_from_their_tensors(name: str) -> None:
     with torch.device("meta"):
         state = {key: torch.empty(size) for key, size in SHAPES[name].sizes().items()}
     shape = infer_vit_shape(state, "file")
@@ -137,7 +137,7 @@ def test_tensors_of_another_size_are_named() -> None:
         infer_vit_shape(state, "file")
 
 
-def test_something_else_is_no_vit() -> None:
+def test_other_networks_are_refused() -> None:
     with pytest.raises(CampError, match="does not hold a ViT"):
         infer_vit_shape({"fc.weight": torch.zeros(2, 2)}, "file")
 
@@ -171,7 +171,7 @@ def test_a_file_that_holds_a_list_is_refused(tmp_path: Path) -> None:
         load_weights(str(tmp_path / "list.pth"))
 
 
-def test_files_that_are_not_there(tmp_path: Path) -> None:
+def test_missing_files(tmp_path: Path) -> None:
     with pytest.raises(CampError, match="There is no file"):
         load_weights(str(tmp_path / "gone.pth"))
     with pytest.raises(CampError, match="There is no file vits16"):
@@ -180,7 +180,7 @@ def test_files_that_are_not_there(tmp_path: Path) -> None:
         load_weights(str(tmp_path))
 
 
-def test_a_name_without_network_says_what_to_do(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+def test_the_error_without_network_says_what_to_do(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setattr("huggingface_hub.constants.HF_HUB_OFFLINE", True)
     monkeypatch.setattr("huggingface_hub.constants.HF_HUB_CACHE", str(tmp_path))
     with pytest.raises(CampError, match="hf download facebook/dino-vits16 --local-dir FOLDER"):

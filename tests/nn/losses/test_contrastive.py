@@ -95,7 +95,7 @@ def test_extreme_similarities_stay_finite_in_float32() -> None:
     assert h.grad.isfinite().all()
 
 
-def test_no_images_cost_nothing_and_can_be_differentiated() -> None:
+def test_an_empty_batch_has_zero_loss_and_a_gradient() -> None:
     h = torch.zeros(2, 0, 4, requires_grad=True)
     loss = simclr(h) + supcon(h, torch.zeros(0, dtype=torch.long))
     loss.backward()

@@ -92,7 +92,7 @@ def test_confident_mistakes_stay_finite_in_float32(alike: bool) -> None:
     assert logits.grad.isfinite().all()
 
 
-def test_no_images_cost_nothing_and_can_be_differentiated() -> None:
+def test_an_empty_batch_has_zero_loss_and_a_gradient() -> None:
     logits = torch.zeros(2, 0, 4, requires_grad=True)
     loss = pairwise(logits, mutual_neighbours(logits[0], 5))
     loss.backward()

@@ -86,7 +86,7 @@ def test_one_class_alone_has_nothing_to_push() -> None:
 
 
 @pytest.mark.parametrize("classes", [0, 3])
-def test_no_images_cost_nothing_and_can_be_differentiated(classes: int) -> None:
+def test_an_empty_batch_has_zero_loss_and_a_gradient(classes: int) -> None:
     z = torch.zeros(2, 0, DIM, requires_grad=True)
     loss = proxy_anchor(z, torch.zeros(0, dtype=torch.long), torch.ones(classes, DIM))
     loss.backward()

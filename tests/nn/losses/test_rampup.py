@@ -1,4 +1,4 @@
-"""The ramp against its equation."""
+"""The ramp-up against its equation."""
 
 import math
 

@@ -1,7 +1,7 @@
 """View bank: the output of the frozen trunk for every view of every image, computed once and stored on disk.
 
-A bank belongs to one trunk, one resolution and one augmentation; its images are addressed by the digest of their
-bytes, so one bank serves every split, seed, method and setting of the tip.
+A bank belongs to one trunk, one resolution and one augmentation; its images are addressed by the
+digest of their bytes, so one bank serves every split, seed, method and setting of the tip.
 """
 
 import dataclasses

@@ -1,6 +1,6 @@
 """Fill a view bank: read and decode each image once, compute its views, run the trunk and store the output.
 
-Images are stored in the order of their digests, so their order in the bank reveals nothing about them.
+Images are stored in the order of their digests, which reveals nothing about them.
 """
 
 import contextlib
@@ -140,9 +140,10 @@ def encode_blocks(
 ) -> Iterator[Block]:
     """Yield blocks of images with the trunk's output for all views of each image.
 
-    Views are image-major: the clean view of an image, then its augmented views. All images of a block have augmented
-    views, or none has. On a CPU each thread takes a block from the files to the trunk's output. On another device the
-    threads prepare pixels in advance for the trunk, which runs in the calling thread.
+    Views are image-major: the clean view of an image, then its augmented views. All images of a
+    block have augmented views, or none has. On a CPU each thread takes a block from the files to
+    the trunk's output. On another device the threads prepare pixels in advance for the trunk, which
+    runs in the calling thread.
     """
     device = encoder.device
     on_cpu = device.type == "cpu"
@@ -175,7 +176,7 @@ def _load_block(
     keys: list[str],
     with_augmented: Collection[str],
 ) -> tuple[list[str], dict[str, str], Tensor | Batch]:
-    """Return readable keys, faults of the others, and normalised views (n, 3, R, R) or what is stored as it is."""
+    """Return readable keys, faults of the others, and normalised views (n, 3, R, R) or plain fields."""
     images: dict[str, np.ndarray] = {}
     faults: dict[str, str] = {}
     for key in keys:
@@ -199,7 +200,7 @@ def _load_block(
 
 
 def _append_block(bank: Bank, digests: list[bytes], batch: Batch) -> int:
-    """Store a block and return its number of views; a clean view comes last, as the mark of a complete image."""
+    """Store a block and return its number of views; clean views last, as they mark complete images."""
     n = len(digests)
     if bank.spec.precision == "plain":
         encoded = {name: x.numpy() for name, x in batch.items()}

@@ -37,7 +37,7 @@ def read_image(reader: Reader, key: str) -> bytes:
 def decode_resized(
     decode: Callable[..., Image.Image | np.ndarray], data: bytes, resolution: int
 ) -> np.ndarray:
-    """Decode `data` with `decode`, a method of a `Reader`, to pixels (R, R, 3) uint8 or a vector (D,) float32."""
+    """Decode `data` with `Reader.decode` to pixels (R, R, 3) uint8 or a vector (D,) float32."""
     try:
         image = decode(data, min_size=_MIN_SIZE_FACTOR * resolution)
     except OSError as error:
@@ -56,7 +56,7 @@ def run_trunk(trunk: Trunk | None, x: Tensor, batch_size: int) -> Batch:
 def prefetch_map(
     function: Callable[[Item], Result], items: Iterable[Item], lookahead: int = 64
 ) -> Iterator[Result]:
-    """Apply `function` like `map`, in one thread per core, in order, at most `lookahead` results in advance."""
+    """Apply `function` like `map`, in one thread per core, up to `lookahead` results in advance."""
     threads = torch.get_num_threads()
     try:
         with ThreadPoolExecutor(threads, initializer=torch.set_num_threads, initargs=(1,)) as pool:

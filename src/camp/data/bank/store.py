@@ -1,7 +1,8 @@
 """Append-only store of fixed-size records, addressed by digest: the file format of the view bank.
 
-A folder holds one raw file per column and `index.bin`. Records are written before their index entries, so a process
-that is killed loses at most its last block; each index entry carries a checksum of its record.
+A folder holds one raw file per column and `index.bin`. Records are written before their index
+entries, so a process that is killed loses at most its last block; each index entry carries a
+checksum of its record.
 """
 
 import mmap
@@ -24,7 +25,7 @@ _ENTRY = np.dtype([("digest", "u1", DIGEST_BYTES), ("crc", "<u4")])
 _RESIDENT_BYTES = 128 * 2**20
 """Bytes read through the memory map before its pages are released; the page cache keeps them.
 
-Pages come in large folios, so a batch of scattered records makes several times its own size resident.
+A batch of scattered records makes several times its own size resident.
 """
 
 
@@ -93,8 +94,8 @@ class Store:
     def repair(self) -> int:
         """Remove incomplete records after a crash; only the process that writes may call it.
 
-        Records written since the last `seal` are compared with their checksums; the first damaged one and all after
-        it are removed. Returns the number of remaining records.
+        Records written since the last `seal` are compared with their checksums; the first damaged
+        one and all after it are removed. Returns the number of remaining records.
         """
         self.folder.mkdir(parents=True, exist_ok=True)
         self.reload()
@@ -160,8 +161,8 @@ class Store:
     def gather(self, column: Column, rows: Tensor, parts: int = 1) -> Tensor:
         """Read the values of `rows` (n,) through the memory map, as (n, *shape).
 
-        With `parts` > 1 the first axis of a record is an axis of parts, and `rows` index parts: part v of record r is
-        r * parts + v, and the result is (n, *shape[1:]).
+        With `parts` > 1 the first axis of a record is an axis of parts, and `rows` index parts:
+        part v of record r is r * parts + v, and the result is (n, *shape[1:]).
         """
         values = torch.from_numpy(self._map(column))
         if parts > 1:
@@ -179,7 +180,7 @@ class Store:
     def _map(self, column: Column) -> np.memmap:
         mapped = self._maps.get(column.name)
         if mapped is None:
-            # Copy-on-write, because torch requires writable memory; nothing writes to it, and the file cannot change.
+            # Copy-on-write, because torch requires writable memory; nothing writes to it.
             shape = (len(self), *column.shape)
             mapped = np.memmap(self.file(column), dtype=column.dtype, mode="c", shape=shape)
             self._maps[column.name] = mapped

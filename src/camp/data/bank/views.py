@@ -85,7 +85,7 @@ class BankViews:
 
 @dataclass(frozen=True)
 class ViewRenderer:
-    """Computes the fields that a tip takes from stored images or vectors: augment, normalise, run the trunk."""
+    """Computes fields from stored images or vectors: augment, normalise, run the trunk."""
 
     encoder: Encoder
     augmentation: Augmentation
@@ -147,10 +147,10 @@ class FreshViews(BankViews):
         return self._renderer.render(super().clean(rows), ids)
 
 
-def open_views(
+def open_bank_views(
     bank: Bank, digests: Sequence[bytes], device: torch.device, renderer: ViewRenderer
 ) -> BankViews:
-    """Return the stored views of the images with these digests, or fresh ones if the bank holds plain images."""
+    """Return stored views of images by digest, or fresh ones if the bank holds plain images."""
     if bank.spec.precision == "plain":
         return FreshViews(bank, digests, device, renderer)
     return BankViews(bank, digests, device)

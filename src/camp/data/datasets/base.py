@@ -138,7 +138,7 @@ def dataset_from_samples(
 
 
 def holdout_mask(labels: np.ndarray, share: float, *names: object) -> np.ndarray:
-    """Draw a test mask (N,) with about `share` of each class in `labels` (N,); one train image at least remains.
+    """Draw a test mask (N,) with about `share`, but never all, of each class in `labels` (N,).
 
     The draw of a class is seeded by `names` and its label, so it does not depend on other classes.
 

@@ -16,8 +16,9 @@ def load(data: Path, split: str = "official") -> Dataset:
 
     Args:
         data: Folder of the data.
-        split: "official" with 5,994 train and 5,794 test images, or "reference", the 90/10 split of the authors' code
-            over all 11,788 images (with sorted file names; theirs depends on the order of the disk).
+        split: "official" with 5,994 train and 5,794 test images, or "reference", the 90/10 split of
+            the authors' code over all 11,788 images (with sorted file names; theirs depends on the
+            order of the disk).
     """
     if split not in ("official", "reference"):
         raise CampError(f"cub200 has the splits 'official' and 'reference', not {split!r}.")

@@ -13,14 +13,15 @@ DOMAINS = ("clipart", "infograph", "painting", "quickdraw", "real", "sketch")
 
 
 def load(data: Path, classes_per_domain: int | None = 10, split: str = "auto") -> Dataset:
-    """Load DomainNet with classes `domain/name`: the same object in two domains is two classes, as in the paper.
+    """Load DomainNet; as in the paper, an object class is a class of its own in each domain.
 
     Args:
         data: Folder of the data.
-        classes_per_domain: Number of classes of each domain, the first by name; None for all 345. The authors' code
-            has 10, in the order of the disk; for class-incremental learning see `incremental_classes`.
-        split: "official" (lists `<domain>_train.txt` and `<domain>_test.txt`), "reference" (90/10 by sorted file
-            name), or "auto" ("official" if the lists exist).
+        classes_per_domain: Number of classes of each domain, the first by name; None for all 345.
+            The authors' code has 10, in the order of the disk; for class-incremental learning see
+            `incremental_classes`.
+        split: "official" (lists `<domain>_train.txt` and `<domain>_test.txt`), "reference" (90/10
+            by sorted file name), or "auto" ("official" if the lists exist).
     """
     if split not in ("auto", "official", "reference"):
         raise CampError(f"domainnet has the splits 'auto', 'official' and 'reference', not {split!r}.")
@@ -48,8 +49,9 @@ def load(data: Path, classes_per_domain: int | None = 10, split: str = "auto") -
 def incremental_classes(tasks: int) -> int:
     """Return the number of classes per domain for class-incremental learning with so many tasks.
 
-    The paper does not state the number of classes per task. The benchmark of SEED by the same authors has 25 classes
-    in each of 12 tasks, 10 in each of 24, and 50 otherwise, hence 50 or 40 classes per domain.
+    The paper does not state the number of classes per task. The benchmark of SEED by the same
+    authors has 25 classes in each of 12 tasks, 10 in each of 24, and 50 otherwise, hence 50 or 40
+    classes per domain.
 
     >>> [incremental_classes(tasks) for tasks in (6, 12, 24)]
     [50, 50, 40]

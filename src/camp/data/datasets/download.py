@@ -29,8 +29,8 @@ PAUSE = 1.0
 def download_dataset(name: str, directory: Path | None = None, progress: Progress | None = None) -> Path:
     """Download data set `name` into `directory` (None for its default folder) and return that folder.
 
-    Files are downloaded to a hidden folder beside it, continuing an earlier attempt; it is renamed in one step after
-    all checksums have been verified and everything is unpacked.
+    Files are downloaded to a hidden folder beside it, continuing an earlier attempt; it is renamed
+    in one step after all checksums have been verified and everything is unpacked.
     """
     info = dataset_info(name)
     target = data_folder(name) if directory is None else Path(directory).expanduser()
@@ -103,7 +103,7 @@ def _download(archive: Archive, folder: Path, progress: Progress) -> Path:
 
 
 def fetch(url: str, part: Path, progress: Progress) -> None:
-    """Download `url` to the file `part`, continuing after its present content; lost connections are retried."""
+    """Download `url` to `part`, continuing after its present content and after lost connections."""
     part.parent.mkdir(parents=True, exist_ok=True)
     failures = 0
     with progress.track(f"downloading {part.name.removesuffix('.part')}", 0) as bar:

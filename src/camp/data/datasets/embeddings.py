@@ -32,7 +32,7 @@ class VectorReader:
 
 
 def load(data: Path) -> Dataset:
-    """Load an .npz file with `vectors` (N, D), `labels` (N,) and `test` (N,) bool; without it a fifth is held out."""
+    """Load `vectors` (N, D), `labels` (N,) and `test` (N,), by default a fifth, from an .npz file."""
     arrays = _arrays(data)
     vectors, labels = arrays["vectors"], arrays["labels"]
     if vectors.ndim != 2 or vectors.dtype.kind not in "fiu" or not vectors.size:

@@ -8,7 +8,7 @@ from camp.data.datasets.info import DatasetInfo
 
 
 def load(data: Path) -> Dataset:
-    """Load `train/<class>/*` and `test/<class>/*`, or `<class>/*` with a fixed fifth of each class held out."""
+    """Load `train/<class>/*` and `test/<class>/*`, or `<class>/*` with a fifth held out."""
     return class_folders("folder", data)
 
 

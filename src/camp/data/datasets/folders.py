@@ -70,7 +70,8 @@ def has_train_folder(root: Path) -> bool:
 def class_samples(root: Path, depth: int = 1) -> list[Sample]:
     """Return the samples in class folders, with or without `train` and `test` above them.
 
-    The name of a class consists of `depth` folder names. Without test images a fixed fifth of each class is held out.
+    The name of a class consists of `depth` folder names. Without test images a fixed fifth of each
+    class is held out.
     """
     if has_train_folder(root):
         parts = [("train", False)]

@@ -13,7 +13,8 @@ from camp.data.datasets.info import DatasetInfo
 def subset_1993(wnids: list[str]) -> list[str]:
     """Return the standard 100 of 1,000 sorted class ids: the first 100 after shuffling with seed 1993.
 
-    The benchmark is defined by NumPy's legacy generator, whose numbers are guaranteed never to change.
+    The benchmark is defined by NumPy's legacy generator, whose numbers are guaranteed never to
+    change.
     """
     order = np.random.RandomState(1993).permutation(len(wnids))
     return [wnids[index] for index in order[:100]]

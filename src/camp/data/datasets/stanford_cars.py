@@ -14,8 +14,8 @@ TEST_LABELS = "cars_test_annos_withlabels.mat"
 def load(data: Path) -> Dataset:
     """Load 196 car models, 8,144 train and 8,041 test images.
 
-    Supported are the official `cars_train`, `cars_test` and `devkit`, the later `car_ims` with `cars_annos.mat`, and
-    class folders, also inside `car_data`.
+    Supported are the official `cars_train`, `cars_test` and `devkit`, the later `car_ims` with
+    `cars_annos.mat`, and class folders, also inside `car_data`.
     """
     for root in (data, data / "stanford_cars"):
         if (root / "cars_annos.mat").is_file():

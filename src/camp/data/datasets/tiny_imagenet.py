@@ -11,7 +11,7 @@ FOLDER = "tiny-imagenet-200"
 
 
 def load(data: Path) -> Dataset:
-    """Load the official archive or class folders; the validation part is the test set, as test labels are not public."""
+    """Load the official archive, with its validation part as the test set, or class folders."""
     for root in (data, data / FOLDER):
         if (root / "val" / "val_annotations.txt").is_file():
             return _archive(root)

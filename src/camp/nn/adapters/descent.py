@@ -24,7 +24,8 @@ def fit_network(
 ) -> Callable[[Tensor], Tensor]:
     """Minimise the mean of |F^t(x) - psi(F^{t-1}(x))|^2 over pairs (n, D); return psi in evaluation mode.
 
-    With several `views` per image an epoch takes n / views pairs, different ones in consecutive epochs.
+    With several `views` per image an epoch takes n / views pairs, different ones in consecutive
+    epochs.
     """
     init_default_(network.to(old.device), generator).train()
     optimizer = torch.optim.SGD(

@@ -2,8 +2,8 @@
 
     min_{W, b}  1/n sum_i | F^t(x_i) - W F^{t-1}(x_i) - b |^2  +  lambda | W - I |^2
 
-solved in closed form. The ridge penalty is relative to the identity: in directions without data (with fewer pairs than
-dimensions, or features in a subspace) a centroid stays where it was.
+solved in closed form. The ridge penalty is relative to the identity: in directions without data
+(with fewer pairs than dimensions, or features in a subspace) a centroid stays where it was.
 """
 
 from collections.abc import Callable
@@ -35,8 +35,8 @@ def fit_linear(
 def least_squares(old: Tensor, new: Tensor, ridge: float) -> tuple[Tensor, Tensor]:
     """Return W (D, D) and b (D,) in double precision.
 
-    With Delta = W - I the residual is (new - old) - Delta old, an ordinary ridge regression of the drift; lambda is
-    `ridge` times the mean variance of the old features.
+    With Delta = W - I the residual is (new - old) - Delta old, an ordinary ridge regression of the
+    drift; lambda is `ridge` times the mean variance of the old features.
     """
     count, dim = old.shape
     x, y = old.double(), new.double()

@@ -3,9 +3,9 @@
     w_i = exp(-|F^{t-1}(x_i) - p|^2 / (2 sigma^2)) + floor
     p  += sum_i w_i (F^t(x_i) - F^{t-1}(x_i)) / sum_i w_i
 
-The squared distances of unnormalised ViT features are so large that the exponentials vanish: with the floor of 1e-5 of
-the authors' code all weights are equal, and p moves by the mean drift. With a floor of 0 the weights differ; they are
-computed in log space and do not vanish.
+The squared distances of unnormalised ViT features are so large that the exponentials vanish: with
+the floor of 1e-5 of the authors' code all weights are equal, and p moves by the mean drift. With a
+floor of 0 the weights differ; they are computed in log space and do not vanish.
 """
 
 import math

@@ -13,11 +13,11 @@ class AdapterSettings:
     solver: Literal["exact", "sgd"] = "exact"
     """Solver of the linear adapter: least squares in closed form, or SGD as in the authors' code."""
     ridge: float = 1e-3
-    """Ridge penalty of the exact solver towards the identity, relative to the mean variance of the old features."""
+    """Ridge penalty of the exact solver, relative to the mean variance of the old features."""
     adapter_epochs: int = 100
     """Number of SGD epochs for the MLP and T-ReX adapters, and the linear adapter with the solver sgd."""
     adapter_learning_rate: float = 0.1
-    """Initial learning rate of the adapter's SGD (momentum 0.9); it is multiplied by 0.95 after each epoch."""
+    """Initial learning rate of the adapter's SGD, multiplied by 0.95 after each epoch."""
     adapter_batch_size: int = 128
     """Batch size of the adapter's SGD."""
     sdc_sigma: float = 0.3

@@ -26,8 +26,8 @@ class Backbone:
     fields: tuple[Field, ...]
     """Fields that the tip takes."""
     trunk: Trunk | None
-    """Function from normalised float32 pixels (B, 3, R, R) to the fields. None: the tip takes "pixels" (B, 3, R, R)
-    or the user's "vector" (B, D) directly."""
+    """Function from normalised float32 pixels (B, 3, R, R) to the fields. None: the tip takes
+    "pixels" (B, 3, R, R) or the user's "vector" (B, D) directly."""
     tip: nn.Module
     """Module with forward(batch) -> features (B, D); only trained parameters require a gradient."""
     fingerprint: str
@@ -56,7 +56,7 @@ def fingerprint_of(description: str, trunk: nn.Module | None = None) -> str:
 
 
 def dequantize(batch: Batch, name: str, dtype: torch.dtype = torch.float32) -> Tensor:
-    """Return the field `name` as `dtype`, whether it is stored in float32, half precision or int8 with a scale."""
+    """Return the field `name`, stored in float32, half precision or int8 with a scale, as `dtype`."""
     values = batch[name].to(dtype)
     scale = batch.get(f"{name}_scale")
     return values if scale is None else values * scale

@@ -12,8 +12,8 @@ from camp.core import distributed
 class BatchNorm(nn.BatchNorm2d):
     """`nn.BatchNorm2d` whose training statistics are those of the whole batch, over all processes.
 
-    Unlike `nn.SyncBatchNorm` it also runs on the CPU. It needs one collective operation in the forward and one in the
-    backward pass.
+    Unlike `nn.SyncBatchNorm` it also runs on the CPU. It needs one collective operation in the
+    forward and one in the backward pass.
     """
 
     def forward(self, x: Tensor) -> Tensor:

@@ -17,8 +17,8 @@ STD = (0.5, 0.5, 0.5)
 class ConvTiny(nn.Module):
     """Network from the field "pixels" (B, 3, R, R) to features (B, 128).
 
-    Group norms normalise each image by itself, so there are no running statistics of old tasks. The last 2 x 2 positions
-    are not pooled, since digits differ in where their strokes are.
+    Group norms normalise each image by itself, so there are no running statistics of old tasks. The
+    last 2 x 2 positions are not pooled, since digits differ in where their strokes are.
     """
 
     def __init__(self, generator: torch.Generator) -> None:

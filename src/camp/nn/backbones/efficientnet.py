@@ -6,10 +6,12 @@ Two divisions into trunk and tip, here at R = 224 pixels:
     "mlp"      "vector" (1280,), the pooled features         a residual MLP on them
     "mbconv"   "tokens" (49, 192), the input of block 16     block 16, the head convolution and the pooling
 
-Both end in a layer norm without weights, so that features have the scale of a ViT's (see `residual_mlp`).
+Both end in a layer norm without weights, so that features have the scale of a ViT's (see
+`residual_mlp`).
 
-The tokens are the 7 x 7 positions, row by row, with the channels last. With more than one trained block the trunk ends
-earlier. The "mbconv" tip trains gain and bias of the batch norms; mean and variance stay fixed.
+The tokens are the 7 x 7 positions, row by row, with the channels last. With more than one trained
+block the trunk ends earlier. The "mbconv" tip trains gain and bias of the batch norms; mean and
+variance stay fixed.
 """
 
 import math
@@ -128,7 +130,7 @@ class MbConv(nn.Module):
 
 
 class EfficientNetTrunk(nn.Module):
-    """First `blocks` blocks, with `pooled` also the head: pixels -> "tokens" (B, h * w, C) or "vector" (B, 1280)."""
+    """First `blocks` blocks: pixels -> "tokens" (B, h * w, C), or if `pooled` "vector" (B, 1280)."""
 
     def __init__(self, blocks: int, pooled: bool) -> None:
         super().__init__()

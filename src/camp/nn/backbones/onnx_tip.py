@@ -19,7 +19,7 @@ from camp.nn.onnx.operators import attention, gelu, layer_norm, linear, plain_no
 
 @torch.no_grad()
 def add_tip(graph: Graph, tip: nn.Module, fields: Mapping[str, str], resolution: int) -> str:
-    """Add `tip`, which takes the values `fields` by field name, and return the value of the features (B, D)."""
+    """Add `tip` on the values `fields` by field name, and return the value of the features (B, D)."""
     if isinstance(tip, ResidualMlp):
         return _residual_mlp(graph, tip, fields["vector"])
     if isinstance(tip, vit.VitTip):

@@ -1,7 +1,8 @@
 """ONNX graphs of the frozen trunks.
 
-Built by hand rather than traced, to use onnxruntime's fused operators; batch norms and layer scales are folded into the
-preceding matrices. `camp.nn.onnx.operators.inline_model` replaces the fused operators by standard ones.
+Built by hand rather than traced, to use onnxruntime's fused operators; batch norms and layer scales
+are folded into the preceding matrices. `camp.nn.onnx.operators.inline_model` replaces the fused
+operators by standard ones.
 """
 
 from collections.abc import Iterable

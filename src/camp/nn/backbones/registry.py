@@ -161,7 +161,7 @@ def run_on(
     engine: Literal["auto", "torch", "onnxruntime"],
     device: torch.device,
 ) -> TorchEngine | OnnxEngine:
-    """Return `trunk`, which computes the fields `names`, on an engine; "auto" is the faster one on `device`."""
+    """Return an engine that runs `trunk`, which computes the fields `names`, on `device`."""
     if engine == "onnxruntime" and device.type != "cpu":
         raise CampError(
             f'onnxruntime runs trunks on the CPU only; on {device} set the engine to "torch" or "auto".'

@@ -1,7 +1,8 @@
 """Residual MLP on pooled features: z + W_2 GELU(W_1 z + b_1) + b_2, initialized to the identity.
 
-With `normalised`, a layer norm without weights is applied before and after it, like a ViT's final norm. The distillation
-loss is a squared difference of features, so its weight alpha is comparable only between features of the same scale.
+With `normalised`, a layer norm without weights is applied before and after it, like a ViT's final
+norm. The distillation loss is a squared difference of features, so its weight alpha is comparable
+only between features of the same scale.
 """
 
 import torch

@@ -1,7 +1,7 @@
 """ResNet-18, trained from scratch, with a stem for small or for large images.
 
-He et al., Deep Residual Learning for Image Recognition, https://arxiv.org/abs/1512.03385. The slim variant has 20
-instead of 64 base channels (Lopez-Paz and Ranzato, Gradient Episodic Memory, 2017).
+He et al., Deep Residual Learning for Image Recognition, https://arxiv.org/abs/1512.03385. The slim
+variant has 20 instead of 64 base channels (Lopez-Paz and Ranzato, Gradient Episodic Memory, 2017).
 """
 
 import torch

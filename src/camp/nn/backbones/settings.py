@@ -32,11 +32,12 @@ class BackboneSettings:
     """Choice of a backbone by its name or by its weights."""
 
     backbone: str | None = None
-    """Name of the backbone: efficientnet-lite0, vit-s16, vit-s8, vit-b16, vit-s14, vit-b14, resnet18, resnet18-slim,
-    conv-tiny or embeddings. None: the backbone of the weights, or efficientnet-lite0 without weights."""
+    """Name of the backbone: efficientnet-lite0, vit-s16, vit-s8, vit-b16, vit-s14, vit-b14, resnet18,
+    resnet18-slim, conv-tiny or embeddings. None: the backbone of the weights, or efficientnet-lite0
+    without weights."""
     weights: str | None = None
-    """Weights: a .pth, .pt or .safetensors file, a Hugging Face folder or name, or "random" (a randomly initialized
-    ViT). None: the default pretrained weights of the backbone; networks trained from scratch have none."""
+    """Weights: a .pth, .pt or .safetensors file, a Hugging Face folder or name, or "random" (an
+    untrained ViT). None: the default weights of the backbone; networks trained from scratch have none."""
     resolution: int | None = None
     """Image side in pixels. None: 224, or 32 for the ResNets and 16 for conv-tiny."""
     trained_blocks: int = 1

@@ -1,11 +1,13 @@
 """Side branches: 1 x 1 convolutions that are trained parallel to a frozen network and then merged into it.
 
-Structural reorganisation of Zhu et al., Self-Sustaining Representation Expansion for Non-Exemplar Class-Incremental
-Learning, CVPR 2022. Parallel to each 3 x 3 convolution W there is a 1 x 1 convolution V of the same input x:
+Structural reorganisation of Zhu et al., Self-Sustaining Representation Expansion for Non-Exemplar
+Class-Incremental Learning, CVPR 2022. Parallel to each 3 x 3 convolution W there is a 1 x 1
+convolution V of the same input x:
 
     y = W * x + V * x = (W + pad(V)) * x
 
-W is frozen and V is initialized to 0. Both are linear, so after the task V is added to the centre of W.
+W is frozen and V is initialized to 0. Both are linear, so after the task V is added to the centre
+of W.
 """
 
 from typing import Any

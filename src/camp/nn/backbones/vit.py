@@ -1,7 +1,8 @@
 """Vision transformers, divided into a frozen trunk and a trained tip.
 
-Only the class token leaves the last block, so for one trained block the tip needs no attention between the
-other tokens. With x̂ the tokens normalised without the affine, g and b the gain and bias of the first norm:
+Only the class token leaves the last block, so for one trained block the tip needs no attention
+between the other tokens. With x̂ the tokens normalised without the affine, g and b the gain and
+bias of the first norm:
 
     q_h = W_q,h (g * x̂_cls + b) + b_q,h         the query of the class token alone
     u_h = g * (W_k,h^T q_h) / sqrt(d)            the key matrix moved to the query
@@ -9,8 +10,8 @@ other tokens. With x̂ the tokens normalised without the affine, g and b the gai
     m_h = g * sum_j a_h,j x̂_j + b
     o_h = W_v,h m_h + b_v,h                      the value matrix moved behind the sum
 
-the same function with the same gradients as the plain block. Names of parameters are those of the official
-DINO and DINOv2 checkpoints.
+the same function with the same gradients as the plain block. Names of parameters are those of the
+official DINO and DINOv2 checkpoints.
 """
 
 import math
@@ -302,8 +303,8 @@ def random_state(shape: VitShape, generator: torch.Generator) -> dict[str, Tenso
 def attended_mean(u: Tensor, tokens: Tensor, scale: Tensor | None = None) -> Tensor:
     """sum_j softmax_j(u_h . x_j) x_j for each head: u (B, H, D), tokens (B, N, D) -> (B, H, D).
 
-    Tokens may be float32, float16, or int8 with a `scale` (B, N, 1). They get a gradient only if they require one,
-    which stored tokens do not.
+    Tokens may be float32, float16, or int8 with a `scale` (B, N, 1). They get a gradient only if
+    they require one, which stored tokens do not.
     """
     if tokens.requires_grad:
         return torch.softmax(u @ tokens.transpose(1, 2), dim=-1) @ tokens
@@ -314,8 +315,8 @@ def attended_mean(u: Tensor, tokens: Tensor, scale: Tensor | None = None) -> Ten
 class _AttendedMean(torch.autograd.Function):
     """`attended_mean` over chunks of views that fit into the cache: each pass reads the tokens once.
 
-    Automatic differentiation would store a float32 copy of all tokens and read it four times. If the gradient itself is
-    differentiated (create_graph=True), it is computed by plain operations.
+    Automatic differentiation would store a float32 copy of all tokens and read it four times. If
+    the gradient itself is differentiated (create_graph=True), it is computed by plain operations.
     """
 
     @staticmethod
@@ -352,7 +353,7 @@ class _AttendedMean(torch.autograd.Function):
 
 
 def _gradient(u: Tensor, grad_m: Tensor, tokens: Tensor, scale: Tensor | None) -> Tensor:
-    """d loss / d u (B, H, D) of `attended_mean`, given d loss / d m, by operations with a gradient of their own."""
+    """Compute d loss / d u (B, H, D) from d loss / d m by differentiable operations."""
     x = tokens.to(u.dtype) if scale is None else tokens.to(u.dtype) * scale.to(u.dtype)
     a = torch.softmax(u @ x.transpose(1, 2), dim=-1)
     grad_a = grad_m @ x.transpose(1, 2)

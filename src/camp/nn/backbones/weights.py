@@ -46,7 +46,7 @@ HUGGING_FACE_NAMES = (
 
 
 def load_weights(source: str) -> State:
-    """Load the tensors of `source` (a file, a folder or a Hugging Face name) with official names, as float32."""
+    """Load tensors from a file, a folder or a Hugging Face name, with official names, as float32."""
     state = to_official_names(unwrap(read_tensors(find_file(source), source)))
     return {name: tensor.float() if tensor.is_floating_point() else tensor for name, tensor in state.items()}
 

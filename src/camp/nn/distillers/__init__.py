@@ -45,7 +45,7 @@ DISTILLERS: dict[str, Callable[[int], nn.Module] | None] = {
 
 
 def make_distiller(name: str, dim: int, generator: torch.Generator) -> nn.Module | None:
-    """Build the distiller `name` for features of length `dim`, with weights from `generator`; None for "none"."""
+    """Build the distiller `name` for features of length `dim`, initialized from `generator`."""
     if name not in DISTILLERS:
         raise CampError(f'There is no distiller "{name}"; the distillers are {", ".join(DISTILLERS)}.')
     network = DISTILLERS[name]

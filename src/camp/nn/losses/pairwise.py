@@ -30,9 +30,10 @@ def mutual_neighbours(z: Tensor, count: int) -> Tensor:
 
 
 def pairwise(logits: Tensor, alike: Tensor, temperature: float = 0.1) -> Tensor:
-    """Compute L = -1/B^2 sum_ij ( s_ij log p_i.p_j' + (1 - s_ij) log(1 - p_i.p_j') ), p = softmax(logits / tau).
+    """Compute L = -1/B^2 sum_ij ( s_ij log p_i.p_j' + (1 - s_ij) log(1 - p_i.p_j') ).
 
-    p_i is of the first view and p_j' of the second; p_i.p_j' is the probability that both have the same category.
+    p_i of the first view and p_j' of the second are softmax(logits / tau); p_i.p_j' is the
+    probability that both images have the same category.
 
     Args:
         logits: Logits (2, B, K) of two views; the loss is 0 for B = 0.

@@ -14,9 +14,9 @@ def projected_distillation(
     Args:
         predicted: phi(F^t(x)) (n, D).
         target: F^{t-1}(x) (n, D), without gradient.
-        kind: "mse" is the mean over images and dimensions of (predicted - target)^2, as in the authors' code (the paper
-            writes the sum, which is n D times as large; its alpha is for the mean). "cosine" is the mean over images of
-            1 - cos(predicted, target).
+        kind: "mse" is the mean over images and dimensions of (predicted - target)^2, as in the
+            authors' code (the paper writes the sum, which is n D times as large; its alpha is for
+            the mean). "cosine" is the mean over images of 1 - cos(predicted, target).
     """
     if predicted.shape != target.shape or predicted.ndim != 2:
         raise ValueError(

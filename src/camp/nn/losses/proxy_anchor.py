@@ -15,8 +15,8 @@ def proxy_anchor(
         L = 1/|P+| sum_{p in P+} log(1 + sum_{z in Z_p+} e^{-mu (s(z, p) - delta)})
           + 1/|P|  sum_{p in P}  log(1 + sum_{z in Z_p-} e^{ mu (s(z, p) + delta)})
 
-    where Z_p+ are the embeddings of p's class, Z_p- all others, P+ the proxies whose class is in the batch and s the
-    cosine.
+    where Z_p+ are the embeddings of p's class, Z_p- all others, P+ the proxies whose class is in
+    the batch and s the cosine.
 
     Args:
         z: Embeddings (2, B, D) of two views, 2B in all; the loss is 0 for B = 0.

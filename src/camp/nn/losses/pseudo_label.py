@@ -8,8 +8,8 @@ from camp.nn.losses.checks import check_temperature, check_views
 def pseudo_label(logits: Tensor, teacher_temperature: float, student_temperature: float = 0.1) -> Tensor:
     """Compute L = 1/2B sum_i ( l(q_i', p_i) + l(q_i, p_i') ) with l(q, p) = -sum_k q^(k) log p^(k).
 
-    p = softmax(logits / tau_s), and q = softmax(logits / tau_t) without gradient. The paper's -epsilon H term is
-    `mean_entropy`.
+    p = softmax(logits / tau_s), and q = softmax(logits / tau_t) without gradient. The paper's
+    -epsilon H term is `mean_entropy`.
 
     Args:
         logits: Logits (2, B, K) of two views; the loss is 0 for B = 0.

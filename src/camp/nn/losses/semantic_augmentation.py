@@ -17,10 +17,11 @@ def semantic_augmentation(
 ) -> Tensor:
     """Compute an upper bound of the cross-entropy of Gaussian features.
 
-        L = -1/n sum_i log softmax_y( a_i / tau ),  a_ik = w_k.mu_i + b_k + lambda/2 (w_k - w_y)^T Sigma_i (w_k - w_y)
+        L = -1/n sum_i log softmax_y( a_i / tau )
+        a_ik = w_k.mu_i + b_k + lambda/2 (w_k - w_y)^T Sigma_i (w_k - w_y)
 
-    with y the label of i. By Jensen's inequality L is at least the expected cross-entropy of (w_k.z + b_k) / tau for z
-    drawn from N(mu_i, lambda tau Sigma_i).
+    with y the label of i. By Jensen's inequality L is at least the expected cross-entropy of (w_k.z
+    + b_k) / tau for z drawn from N(mu_i, lambda tau Sigma_i).
 
     Args:
         means: mu (n, D) of n classes or samples.

@@ -11,10 +11,11 @@ from camp.nn.losses.similarity import log_probabilities
 def simclr(h: Tensor, temperature: float = 1.0) -> Tensor:
     """Compute L_SimCLR = -1/2B sum_i log( exp(h_i.h_i'/tau) / sum_{n != i} exp(h_i.h_n/tau) ).
 
-    The sum is over all 2B views i; i' is the other view of the same image, n runs over the 2B - 1 other views.
+    The sum is over all 2B views i; i' is the other view of the same image, n runs over the 2B - 1
+    other views.
 
     Args:
-        h: Projections (2, B, d) of two views, which are L2-normalised here; the loss is 0 for B = 0.
+        h: Projections (2, B, d) of two views, L2-normalised here; the loss is 0 for B = 0.
         temperature: tau; the default is that of the authors' code, while the paper uses SupCon's.
     """
     check_views("h", h)

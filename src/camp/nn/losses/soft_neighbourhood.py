@@ -11,18 +11,21 @@ from camp.nn.losses.similarity import log_probabilities
 def soft_neighbourhood(h: Tensor, threshold: float = 0.85, temperature: float = 0.07) -> Tensor:
     """Compute the soft neighbourhood contrastive loss.
 
-        L = -1/|A| sum_{a in A} 1/|P_a| sum_{b in P_a} w_ij log( exp(h_a.h_b/tau) / sum_{n != a} exp(h_a.h_n/tau) )
+        L = -1/|A| sum_{a in A} 1/|P_a| sum_{b in P_a} w_ij log p_ab
+        p_ab = exp(h_a.h_b/tau) / sum_{n != a} exp(h_a.h_n/tau)
 
-    where a is a view of image i and b a view of image j. The similarity s_ij of two images is the maximum cosine of
-    their views; N_i = {j : s_ij >= threshold} are the neighbours of i, including i; P_a are the other views of N_i, and A
-    the views of images with other neighbours than themselves (SimCLR handles the rest). The positiveness w_ij is the
-    softmax of s_ij over N_i, scaled to a maximum of 1: w_ij = exp(s_ij - 1), since s_ii = 1.
+    where a is a view of image i and b a view of image j. The similarity s_ij of two images is the
+    maximum cosine of their views; N_i = {j : s_ij >= threshold} are the neighbours of i, including
+    i; P_a are the other views of N_i, and A the views of images with other neighbours than
+    themselves (SimCLR handles the rest). The positiveness w_ij is the softmax of s_ij over N_i,
+    scaled to a maximum of 1: w_ij = exp(s_ij - 1), since s_ii = 1.
 
-    Unlike in the code of the authors, n runs over all other views instead of those in A, and neighbours and positiveness
-    have no gradient; otherwise the loss would decrease by making neighbours less similar.
+    Unlike in the code of the authors, n runs over all other views instead of those in A, and
+    neighbours and positiveness have no gradient; otherwise the loss would decrease by making
+    neighbours less similar.
 
     Args:
-        h: Projections (2, B, d) of two views, which are L2-normalised here; the loss is 0 without neighbours.
+        h: Projections (2, B, d) of two views, L2-normalised here; the loss is 0 without neighbours.
         threshold: Minimum cosine of neighbours.
         temperature: tau.
     """

@@ -7,13 +7,15 @@ from camp.nn.losses.similarity import log_probabilities
 
 
 def supcon(h: Tensor, labels: Tensor, temperature: float = 0.07) -> Tensor:
-    """Compute L_SupCon = -1/2B sum_i 1/|N_i| sum_{q in N_i} log( exp(h_i.h_q/tau) / sum_{n != i} exp(h_i.h_n/tau) ).
+    """Compute L_SupCon = -1/2B sum_i 1/|N_i| sum_{q in N_i} log p_iq.
 
-    The sum is over all 2B views i (both views are anchors); N_i are the other views with the label of i, including the
-    other view of the same image.
+        p_iq = exp(h_i.h_q/tau) / sum_{n != i} exp(h_i.h_n/tau)
+
+    The sum is over all 2B views i (both views are anchors); N_i are the other views with the label
+    of i, including the other view of the same image.
 
     Args:
-        h: Projections (2, B, d) of two views, which are L2-normalised here; the loss is 0 for B = 0.
+        h: Projections (2, B, d) of two views, L2-normalised here; the loss is 0 for B = 0.
         labels: Labels (B,) of the images.
         temperature: tau.
     """

@@ -32,7 +32,7 @@ class Graph:
         return result
 
     def model(self, resolution: int, outputs: Mapping[str, str]) -> bytes:
-        """Serialize the graph from "pixels" (B, 3, R, R) to `outputs`, a mapping from field names to values."""
+        """Serialize the graph from "pixels" (B, 3, R, R) to the values `outputs` by field name."""
         for name, value in outputs.items():
             self.nodes.append(helper.make_node("Identity", [value], [name]))
         pixels = helper.make_tensor_value_info("pixels", TensorProto.FLOAT, ["B", 3, resolution, resolution])
