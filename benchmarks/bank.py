@@ -58,7 +58,9 @@ def share(name: str, images: int, augmentations: int) -> tuple[float, float, flo
     with tempfile.TemporaryDirectory() as folder:
         write_images(Path(folder) / "images", images)
         dataset = load_dataset("folder", Path(folder) / "images")
-        spec = BankSpec.of(backbone, ViewSettings(augmentations=augmentations), Augmentation(crop_scale=0.3))
+        spec = BankSpec.for_encoder(
+            backbone, ViewSettings(augmentations=augmentations), Augmentation(crop_scale=0.3)
+        )
         bank = Bank(Path(folder) / "bank", spec)
         before = bare()
         begun = time.perf_counter()

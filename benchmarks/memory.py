@@ -23,13 +23,16 @@ def train(folder: Path) -> dict[str, float]:
     """Train an epoch from the bank in `folder`; return peak memory and size of the bank."""
     from step import make_trainer
 
-    from camp.data.bank.bank import Bank, BankSpec, BankViews
+    from camp.data.bank.bank import Bank, BankSpec
+    from camp.data.bank.views import BankViews
     from camp.data.view_settings import Augmentation, ViewSettings
 
     backbone = make_backbone(
         BackboneSettings(backbone="vit-s16", weights="random"), torch.Generator().manual_seed(0)
     )
-    bank = Bank(folder, BankSpec.of(backbone, ViewSettings(augmentations=AUGMENTATIONS), Augmentation()))
+    bank = Bank(
+        folder, BankSpec.for_encoder(backbone, ViewSettings(augmentations=AUGMENTATIONS), Augmentation())
+    )
     views = BankViews(bank, bank.clean.digests(), torch.device("cpu"))
     old = OldFeatures(frozen_copy(backbone.tip), views, backbone.dim, Progress(quiet=True))
     training = make_trainer(backbone, views, len(views), old)

@@ -15,7 +15,7 @@ import torch
 
 from camp.core.seeds import generator
 from camp.data.augmentations import normalise_, to_unit
-from camp.data.bank.pipeline import ahead, decoded
+from camp.data.bank.pipeline import decode_resized, prefetch_map
 from camp.data.datasets.base import FileReader
 from camp.discovery.class_metric import ClassMetric
 from camp.discovery.number_of_categories import estimate_n_novel
@@ -40,11 +40,15 @@ def features(root: Path) -> torch.Tensor:
         files = sorted((root / name).iterdir())[:PICTURES]
         if len(files) < PICTURES:
             return None
-        pixels = [decoded(FileReader(root).decode, file.read_bytes(), backbone.resolution) for file in files]
+        pixels = [
+            decode_resized(FileReader(root).decode, file.read_bytes(), backbone.resolution) for file in files
+        ]
         x = normalise_(to_unit(torch.from_numpy(np.stack(pixels))), backbone.mean, backbone.std)
         return backbone.tip(trunk(x))
 
-    return torch.stack([z for z in ahead(one, [names[i] for i in chosen], lookahead=4) if z is not None])
+    return torch.stack(
+        [z for z in prefetch_map(one, [names[i] for i in chosen], lookahead=4) if z is not None]
+    )
 
 
 def error(z: torch.Tensor, known: int, new: int, trial: int) -> int:

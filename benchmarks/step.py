@@ -14,7 +14,8 @@ import torch
 from torch import Tensor, nn
 
 from camp.core.progress import Progress
-from camp.data.bank.bank import Bank, BankSpec, BankViews
+from camp.data.bank.bank import Bank, BankSpec
+from camp.data.bank.views import BankViews
 from camp.data.view_settings import Augmentation, ViewSettings
 from camp.methods.distillation import Distillation, Distiller, OldFeatures
 from camp.methods.gccd.camp import CampSettings
@@ -32,7 +33,7 @@ PICTURES, OWN, LABELLED, AUGMENTATIONS = 256, 128, 128, 2
 
 def random_bank(folder: Path, backbone: Backbone, pictures: int, augmentations: int) -> BankViews:
     """Write a bank of random tokens; the time of a step does not depend on their values."""
-    spec = BankSpec.of(backbone, ViewSettings(augmentations=augmentations), Augmentation())
+    spec = BankSpec.for_encoder(backbone, ViewSettings(augmentations=augmentations), Augmentation())
     bank = Bank(folder, spec)
     assert bank.augmented is not None
     rng = np.random.default_rng(0)

@@ -11,7 +11,7 @@ from camp.app.prediction.model import Model
 from camp.data.augmentations import normalise_, to_unit
 from camp.data.datasets.base import FileReader, Reader
 from camp.data.datasets.embeddings import VectorReader
-from camp.data.images import resized
+from camp.data.images import resize_image
 from camp.discovery.class_metric import ClassMetric
 from camp.discovery.open_set import OpenSet
 from camp.nn.backbones import make_backbone
@@ -66,7 +66,7 @@ def features_of(backbone: Backbone, reader: Reader, keys: list[str]) -> torch.Te
         if isinstance(content, np.ndarray):
             batch = {"vector": torch.from_numpy(content)[None]}
         else:
-            pixels = torch.from_numpy(resized(content, backbone.resolution))[None]
+            pixels = torch.from_numpy(resize_image(content, backbone.resolution))[None]
             x = normalise_(to_unit(pixels), backbone.mean, backbone.std)
             batch = {"pixels": x} if backbone.trunk is None else backbone.trunk(x)
         with torch.no_grad():

@@ -444,7 +444,7 @@ def test_pictures_that_can_not_be_read_are_named(birds, tmp_path):
     broken = tmp_path / "broken.png"
     broken.write_bytes(b"no picture")
     for ask in (model.predict, CAMP(backbone="conv-tiny").fit):
-        with pytest.raises(CampError, match=r"broken\.png cannot be read: not a picture"):
+        with pytest.raises(CampError, match=r"broken\.png cannot be read: not an image"):
             ask([paths[0], broken])
         with pytest.raises(CampError, match=r"gone\.png cannot be read"):
             ask([tmp_path / "gone.png"])

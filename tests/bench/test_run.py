@@ -12,7 +12,7 @@ from small_runs import DIGITS, SMALL, numbers, results_of, stop_after, taken
 
 import camp
 from camp.core.errors import CampError
-from camp.data.scenario import PRESETS
+from camp.data.scenario import SCENARIO_PRESETS
 from camp.methods.registry import METHODS
 
 
@@ -104,9 +104,9 @@ def test_a_given_split_has_the_same_tasks(digits_run: camp.RunResult, tmp_path: 
 
 
 UNSUPERVISED = [name for name, info in METHODS.items() if not info.supervised]
-SETTINGS = {(setting, "camp") for setting in PRESETS}  # every setting, every method in two of them
-SETTINGS |= {(list(PRESETS)[i % 7], method) for i, method in enumerate(UNSUPERVISED)}
-SETTINGS |= {(list(PRESETS)[(i + 3) % 7], method) for i, method in enumerate(UNSUPERVISED)}
+SETTINGS = {(setting, "camp") for setting in SCENARIO_PRESETS}  # every setting, every method in two of them
+SETTINGS |= {(list(SCENARIO_PRESETS)[i % 7], method) for i, method in enumerate(UNSUPERVISED)}
+SETTINGS |= {(list(SCENARIO_PRESETS)[(i + 3) % 7], method) for i, method in enumerate(UNSUPERVISED)}
 SETTINGS |= {("cil", name) for name, info in METHODS.items() if info.supervised}
 
 

@@ -28,7 +28,7 @@ from camp.core.errors import CampError
         ({"max_novel": 0}, "max_novel counts categories and must be at least 1, not 0."),
         ({"clip": 0.0}, "clip, the bound of the gradient, must be above 0, and 0.0 is not."),
         ({"setting": "gcdd"}, 'There is no setting "gcdd"; the settings are '),
-        ({"tasks": 11}, "10 classes cannot be cut into 11 tasks; use fewer tasks."),
+        ({"tasks": 11}, "10 classes cannot be divided into 11 tasks; use fewer tasks."),
         ({"setting": "ssl-cl", "k": "estimated"}, "The number of categories is estimated from labelled images"),
         ({"backbone": "vit-s16", "weights": "random", "resolution": 33}, "vit-s16 takes a resolution that"),
         ({"backbone": "embeddings"}, "The backbone embeddings takes vectors, and digits has images."),

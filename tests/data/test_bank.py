@@ -1,4 +1,4 @@
-"""The view bank: that it holds what the trunk gives, survives interruptions, and gives nothing away."""
+"""The view bank: content, interruptions and views."""
 
 from pathlib import Path
 
@@ -10,12 +10,12 @@ from PIL import Image
 from camp.core.errors import CampError
 from camp.core.progress import Progress
 from camp.data.augmentations import normalise_, to_unit
-from camp.data.bank.bank import Bank, BankSpec, BankViews
-from camp.data.bank.fill import Filled, fill
+from camp.data.bank.bank import Bank, BankSpec
+from camp.data.bank.fill import FillResult, fill
+from camp.data.bank.views import BankViews, FreshViews, ViewRenderer
 from camp.data.datasets import load_dataset
 from camp.data.datasets.base import Dataset
-from camp.data.fresh_views import FreshViews, Lens
-from camp.data.images import resized
+from camp.data.images import resize_image
 from camp.data.view_settings import Augmentation, ViewSettings
 from camp.nn.backbones.base import Backbone, fingerprint_of
 from camp.nn.backbones.vit import MEAN, STD, VitShape, fields_of, random_state, split
@@ -39,16 +39,16 @@ def dataset(tmp_path: Path) -> Dataset:
     for part, count in (("train", 6), ("test", 2)):
         for name in ("heron", "wren"):
             for i in range(count):
-                path = tmp_path / "pictures" / part / name / f"{i}.png"
+                path = tmp_path / "images" / part / name / f"{i}.png"
                 path.parent.mkdir(parents=True, exist_ok=True)
                 Image.fromarray(rng.integers(0, 256, (20, 30, 3), dtype=np.uint8)).save(path)
-    (tmp_path / "pictures/train/heron/broken.png").write_bytes(b"not a picture")
-    return load_dataset("folder", tmp_path / "pictures")
+    (tmp_path / "images/train/heron/broken.png").write_bytes(b"not an image")
+    return load_dataset("folder", tmp_path / "images")
 
 
-def filled(folder: Path, backbone: Backbone, dataset: Dataset, **settings: object) -> tuple[Bank, Filled]:
+def filled(folder: Path, backbone: Backbone, dataset: Dataset, **settings: object) -> tuple[Bank, FillResult]:
     views = ViewSettings(augmentations=3, **settings)  # type: ignore[arg-type]
-    bank = Bank(folder, BankSpec.of(backbone, views, Augmentation(crop_scale=0.3)))
+    bank = Bank(folder, BankSpec.for_encoder(backbone, views, Augmentation(crop_scale=0.3)))
     train = {key for key in dataset.keys if key.startswith("train")}
     outcome = fill(bank, backbone, dataset, dataset.keys, train, QUIET)
     return Bank(folder, bank.spec), outcome
@@ -57,8 +57,8 @@ def filled(folder: Path, backbone: Backbone, dataset: Dataset, **settings: objec
 def test_clean_views_are_what_the_trunk_gives(tmp_path: Path, backbone: Backbone, dataset: Dataset) -> None:
     bank, outcome = filled(tmp_path / "bank", backbone, dataset)
     key = "test/wren/1.png"
-    picture = resized(dataset.decode(dataset.read(key)), 32)
-    expected = backbone.trunk(normalise_(to_unit(torch.from_numpy(picture)[None]), MEAN, STD))
+    image = resize_image(dataset.decode(dataset.read(key)), 32)
+    expected = backbone.trunk(normalise_(to_unit(torch.from_numpy(image)[None]), MEAN, STD))
     views = BankViews(bank, [outcome.digests[key]], CPU)
     batch = views.clean(torch.tensor([0]))
     assert batch["tokens"].dtype == torch.float16
@@ -80,7 +80,7 @@ def test_int8_is_close_to_half_precision(tmp_path: Path, backbone: Backbone, dat
     assert not torch.equal(rough, exact)
 
 
-def test_bad_pictures_are_named_and_left_out(tmp_path: Path, backbone: Backbone, dataset: Dataset) -> None:
+def test_bad_images_are_named_and_left_out(tmp_path: Path, backbone: Backbone, dataset: Dataset) -> None:
     bank, outcome = filled(tmp_path / "bank", backbone, dataset)
     assert list(outcome.bad) == ["train/heron/broken.png"]
     assert "train/heron/broken.png" not in outcome.digests
@@ -94,13 +94,15 @@ def test_bad_files_of_the_same_bytes_are_all_bad(
 ) -> None:
     names = ["train/heron/empty.png", "train/wren/empty.png"]
     for name in names:
-        (tmp_path / "pictures" / name).write_bytes(b"")
-    _, outcome = filled(tmp_path / "bank", backbone, load_dataset("folder", tmp_path / "pictures"))
+        (tmp_path / "images" / name).write_bytes(b"")
+    _, outcome = filled(tmp_path / "bank", backbone, load_dataset("folder", tmp_path / "images"))
     assert sorted(outcome.bad) == ["train/heron/broken.png", *names]
     assert not set(names) & set(outcome.digests)
 
 
-def test_an_interrupted_bank_ends_up_the_same(tmp_path: Path, backbone: Backbone, dataset: Dataset) -> None:
+def test_an_interrupted_bank_equals_an_uninterrupted_one(
+    tmp_path: Path, backbone: Backbone, dataset: Dataset
+) -> None:
     whole, _ = filled(tmp_path / "whole", backbone, dataset)
     trunk, calls = backbone.trunk, iter(range(100))
 
@@ -128,7 +130,7 @@ def test_an_interrupted_bank_ends_up_the_same(tmp_path: Path, backbone: Backbone
     assert outcome.bad
 
 
-def test_a_second_filling_runs_nothing(tmp_path: Path, backbone: Backbone, dataset: Dataset) -> None:
+def test_filling_a_second_time_computes_nothing(tmp_path: Path, backbone: Backbone, dataset: Dataset) -> None:
     _, first = filled(tmp_path / "bank", backbone, dataset)
     assert first.new_views == 12 * 4 + 4
 
@@ -148,7 +150,7 @@ def test_the_order_in_the_bank_is_that_of_fingerprints(
     assert bank.augmented.digests() == sorted(bank.augmented.digests())
 
 
-def test_a_test_picture_can_become_a_training_picture(
+def test_a_test_image_can_become_a_training_image(
     tmp_path: Path, backbone: Backbone, dataset: Dataset
 ) -> None:
     bank, outcome = filled(tmp_path / "bank", backbone, dataset)
@@ -173,10 +175,10 @@ def test_views_are_found_again_by_fingerprint(tmp_path: Path, backbone: Backbone
     bank, outcome = filled(tmp_path / "bank", backbone, dataset)
     views = BankViews(bank, [d for k, d in outcome.digests.items() if k.startswith("train")], CPU)
     some = views.subset(torch.tensor([4, 1]))
-    again = views.restored(some.digests())
+    again = views.from_digests(some.digests())
     row = torch.tensor([0])
     assert torch.equal(again.clean(row)["cls"], views.clean(torch.tensor([4]))["cls"])
-    joined = some.joined(again)
+    joined = some.concat(again)
     assert len(joined) == 4
     assert torch.equal(joined.clean(torch.tensor([3]))["cls"], views.clean(torch.tensor([1]))["cls"])
 
@@ -184,12 +186,12 @@ def test_views_are_found_again_by_fingerprint(tmp_path: Path, backbone: Backbone
 def test_another_trunk_or_augmentation_is_another_bank(
     tmp_path: Path, backbone: Backbone, dataset: Dataset
 ) -> None:
-    spec = BankSpec.of(backbone, ViewSettings(), Augmentation())
+    spec = BankSpec.for_encoder(backbone, ViewSettings(), Augmentation())
     others = [
-        BankSpec.of(backbone, ViewSettings(augmentations=3), Augmentation()),
-        BankSpec.of(backbone, ViewSettings(precision="int8"), Augmentation()),
-        BankSpec.of(backbone, ViewSettings(normalisation="reference"), Augmentation()),
-        BankSpec.of(backbone, ViewSettings(), Augmentation(crop_scale=0.3)),
+        BankSpec.for_encoder(backbone, ViewSettings(augmentations=3), Augmentation()),
+        BankSpec.for_encoder(backbone, ViewSettings(precision="int8"), Augmentation()),
+        BankSpec.for_encoder(backbone, ViewSettings(normalisation="reference"), Augmentation()),
+        BankSpec.for_encoder(backbone, ViewSettings(), Augmentation(crop_scale=0.3)),
     ]
     assert len({spec.fingerprint(), *(o.fingerprint() for o in others)}) == 5
     bank, _ = filled(tmp_path / "bank", backbone, dataset)
@@ -207,9 +209,9 @@ def test_a_full_disk_is_refused_before_work(
 
 def test_fresh_views_are_new_but_seeded(tmp_path: Path, backbone: Backbone, dataset: Dataset) -> None:
     settings = ViewSettings(views="fresh")
-    bank = Bank(tmp_path / "plain", BankSpec.of(backbone, settings, Augmentation()))
+    bank = Bank(tmp_path / "plain", BankSpec.for_encoder(backbone, settings, Augmentation()))
     outcome = fill(bank, backbone, dataset, dataset.keys, set(), QUIET)
-    lens = Lens(backbone, Augmentation(crop_scale=0.3), MEAN, STD)
+    lens = ViewRenderer(backbone, Augmentation(crop_scale=0.3), MEAN, STD)
     views = FreshViews(bank, list(outcome.digests.values()), CPU, lens)
     assert views.augmentations is None
     rows = torch.tensor([3, 0])
@@ -219,7 +221,7 @@ def test_fresh_views_are_new_but_seeded(tmp_path: Path, backbone: Backbone, data
     assert torch.equal(a["tokens"], again["tokens"])
     assert not torch.allclose(a["tokens"], b["tokens"])
     assert a["tokens"].shape[0] == 4
-    # View-major: the second half of a batch is the second view of each picture.
+    # View-major: the second half of a batch is the second view of each image.
     torch.testing.assert_close(
         views.augmented(rows, first[1:])["tokens"], a["tokens"][2:], rtol=1e-4, atol=1e-4
     )

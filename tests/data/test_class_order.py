@@ -1,4 +1,4 @@
-"""The order of classes and the known and novel ones of each task: against the paper's and the reference's tables."""
+"""Class orders and novel classes against the tables of the paper and of the authors' code."""
 
 from importlib import resources
 
@@ -9,8 +9,8 @@ from toys import labels_of, toy
 from camp.core.errors import CampError
 from camp.core.seeds import numpy_generator
 from camp.data.class_order import class_orders
-from camp.data.make_split import cut
-from camp.data.scenario import Scenario, scenario_for
+from camp.data.make_split import make_split
+from camp.data.scenario import Scenario, make_scenario
 from camp.data.split import Split
 
 
@@ -34,7 +34,7 @@ def test_the_orders_are_those_of_the_reference():
 
 
 def test_cifar100_has_the_novel_classes_of_the_reference():
-    split = cut(scenario_for("cifar100"), toy(100, 2, 1, name="cifar100"), 0)
+    split = make_split(make_scenario("cifar100"), toy(100, 2, 1, name="cifar100"), 0)
     novel = [{split.classes[label] for label in task.novel} for task in split.tasks]
     ids = [{26, 80, 43, 38}, {83, 16, 15, 44}, {97, 2, 64, 66}, {47, 25, 30, 46}, {29, 49, 57, 33}]
     assert novel == [{f"class_{number:03d}" for number in task} for task in ids]
@@ -60,7 +60,7 @@ def test_the_table_of_splits(name, classes, tasks, known, novel):
         kinds = ["clipart", "infograph", "painting", "quickdraw", "real", "sketch"]
         domains = tuple(kind for kind in kinds for _ in range(10))
     dataset = toy(classes, 2, 1, name=name, names=names, domains=domains)
-    split = cut(scenario_for(name), dataset, 0)
+    split = make_split(make_scenario(name), dataset, 0)
     split.check(dataset)
     assert [(len(task.known), len(task.novel)) for task in split.tasks] == [(known, novel)] * tasks
 
@@ -74,9 +74,9 @@ def test_known_and_novel_by_the_rule(classes, tasks, fraction):
     count = int(classes * fraction // tasks)
     if fraction > 0 and count == 0:
         with pytest.raises(CampError, match="leaves no novel class"):
-            cut(scenario, toy(classes, 3, 1), 0)
+            make_split(scenario, toy(classes, 3, 1), 0)
         return
-    split = cut(scenario, toy(classes, 3, 1), 0)
+    split = make_split(scenario, toy(classes, 3, 1), 0)
     for task, chunk in zip(split.tasks, chunks):
         novel = len(chunk) if fraction == 1 else count
         assert list(task.known) == chunk.tolist()[: len(chunk) - novel]
@@ -85,39 +85,39 @@ def test_known_and_novel_by_the_rule(classes, tasks, fraction):
         assert set(labels_of(task.labelled)) == set(task.known)
 
 
-def test_a_fraction_that_is_no_binary_number_loses_no_class():
-    split = cut(Scenario(tasks=1, novel_fraction=0.29, order="given"), toy(100, 2, 1), 0)
+def test_rounding_of_the_fraction_loses_no_class():
+    split = make_split(Scenario(tasks=1, novel_fraction=0.29, order="given"), toy(100, 2, 1), 0)
     assert len(split.tasks[0].novel) == 29
 
 
 def test_more_tasks_than_classes_are_refused():
-    with pytest.raises(CampError, match="3 classes cannot be cut into 5 tasks"):
-        cut(Scenario(order="given"), toy(3), 0)
+    with pytest.raises(CampError, match="3 classes cannot be divided into 5 tasks"):
+        make_split(Scenario(order="given"), toy(3), 0)
 
 
 def test_the_seed_orders_the_classes():
     dataset = toy(30, 2, 1)
     scenario = Scenario(tasks=3, order="seed")
     want = numpy_generator(4, "order").permutation(30)
-    assert cut(scenario, dataset, 4).classes == tuple(dataset.classes[label] for label in want)
-    assert cut(scenario, dataset, 4).classes != cut(scenario, dataset, 5).classes
-    assert cut(Scenario(tasks=3, order="given"), dataset, 4).classes == dataset.classes
+    assert make_split(scenario, dataset, 4).classes == tuple(dataset.classes[label] for label in want)
+    assert make_split(scenario, dataset, 4).classes != make_split(scenario, dataset, 5).classes
+    assert make_split(Scenario(tasks=3, order="given"), dataset, 4).classes == dataset.classes
 
 
 def test_the_paper_order_does_not_depend_on_the_seed():
     names = sorted(class_orders()["cub200"])
     dataset = toy(200, 1, 1, name="cub200", names=names)
     for seed in (0, 1):
-        assert cut(Scenario(order="paper"), dataset, seed).classes == tuple(class_orders()["cub200"])
+        assert make_split(Scenario(order="paper"), dataset, seed).classes == tuple(class_orders()["cub200"])
 
 
 def test_the_paper_order_needs_the_papers_classes():
     with pytest.raises(CampError, match="no published class order"):
-        cut(Scenario(order="paper", tasks=2), toy(10), 0)
+        make_split(Scenario(order="paper", tasks=2), toy(10), 0)
     with pytest.raises(CampError, match="names 200 classes, but the data hold 10"):
-        cut(Scenario(order="paper", tasks=2), toy(10, name="cub200"), 0)
+        make_split(Scenario(order="paper", tasks=2), toy(10, name="cub200"), 0)
     with pytest.raises(CampError, match="under other names"):
-        cut(Scenario(order="paper", tasks=2), toy(200, 1, 1, name="cub200"), 0)
+        make_split(Scenario(order="paper", tasks=2), toy(200, 1, 1, name="cub200"), 0)
 
 
 # Domains
@@ -131,7 +131,7 @@ def domains_of(split: Split) -> list[set[str]]:
 
 def test_one_domain_a_task():
     dataset = toy(60, 2, 1, name="domainnet", domains=DOMAINS)
-    split = cut(scenario_for("domainnet"), dataset, 0)
+    split = make_split(make_scenario("domainnet"), dataset, 0)
     assert domains_of(split) == [{domain} for domain in "abcdef"]
     assert split.classes == dataset.classes
 
@@ -139,35 +139,37 @@ def test_one_domain_a_task():
 @pytest.mark.parametrize("tasks", [12, 18])
 def test_more_tasks_than_domains_change_the_domain_from_task_to_task(tasks):
     dataset = toy(60, 2, 1, name="domainnet", domains=DOMAINS)
-    split = cut(Scenario(tasks=tasks, novel_fraction=0.4), dataset, 0)
+    split = make_split(Scenario(tasks=tasks, novel_fraction=0.4), dataset, 0)
     assert domains_of(split) == [{"abcdef"[task % 6]} for task in range(tasks)]
     assert sorted(split.classes) == sorted(dataset.classes)
 
 
 def test_fewer_tasks_than_domains_take_whole_domains():
     dataset = toy(60, 2, 1, name="domainnet", domains=DOMAINS)
-    assert domains_of(cut(Scenario(tasks=3), dataset, 0)) == [{"a", "b"}, {"c", "d"}, {"e", "f"}]
+    assert domains_of(make_split(Scenario(tasks=3), dataset, 0)) == [{"a", "b"}, {"c", "d"}, {"e", "f"}]
     with pytest.raises(CampError, match="multiple of 6"):
-        cut(Scenario(tasks=4), dataset, 0)
+        make_split(Scenario(tasks=4), dataset, 0)
 
 
 def test_of_many_classes_the_first_of_the_order_are_used():
     dataset = toy(20, 4, 2)
-    whole = cut(scenario_for("folder", "gccd", tasks=2, order="seed"), dataset, 3)
-    some = cut(scenario_for("folder", "gccd", tasks=2, order="seed", classes=10), dataset, 3)
+    whole = make_split(make_scenario("folder", "gccd", tasks=2, order="seed"), dataset, 3)
+    some = make_split(make_scenario("folder", "gccd", tasks=2, order="seed", classes=10), dataset, 3)
     assert set(some.classes) == set(whole.classes[:10])
     assert [(len(task.known), len(task.novel)) for task in some.tasks] == [(4, 1), (4, 1)]
     some.check(dataset)
     assert Split.from_json(some.to_json()) == some
     with pytest.raises(CampError, match="has 20 classes, not 21"):
-        cut(scenario_for("folder", "gccd", tasks=2, classes=21), dataset, 0)
-    with pytest.raises(CampError, match="3 classes cannot be cut into 4 tasks"):
-        scenario_for("folder", "gccd", tasks=4, classes=3)
+        make_split(make_scenario("folder", "gccd", tasks=2, classes=21), dataset, 0)
+    with pytest.raises(CampError, match="3 classes cannot be divided into 4 tasks"):
+        make_scenario("folder", "gccd", tasks=4, classes=3)
 
 
 def test_tasks_that_are_domains_keep_their_classes():
     domains = tuple(domain for domain in ("clipart", "sketch") for _ in range(5))
     with pytest.raises(CampError, match="use the order 'seed' for fewer"):
-        cut(
-            scenario_for("domainnet", tasks=2, classes=4), toy(10, 4, 2, name="domainnet", domains=domains), 0
+        make_split(
+            make_scenario("domainnet", tasks=2, classes=4),
+            toy(10, 4, 2, name="domainnet", domains=domains),
+            0,
         )

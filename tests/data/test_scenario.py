@@ -4,19 +4,19 @@ import pytest
 
 from camp.core.errors import CampError
 from camp.data.datasets import DATASETS
-from camp.data.scenario import PRESETS, Scenario, scenario_for
+from camp.data.scenario import SCENARIO_PRESETS, Scenario, make_scenario
 
 
 def test_presets_are_scenarios_of_every_data_set():
     for dataset in DATASETS:
-        for preset in PRESETS:
-            assert isinstance(scenario_for(dataset, preset), Scenario)
+        for preset in SCENARIO_PRESETS:
+            assert isinstance(make_scenario(dataset, preset), Scenario)
     with pytest.raises(
         CampError, match="no scenario 'cl'; known are gccd, cil, ssl-cl, semi-cl, gcd, igcd, cgcd"
     ):
-        scenario_for("cub200", "cl")
+        make_scenario("cub200", "cl")
     with pytest.raises(CampError, match="no setting 'task'"):
-        scenario_for("cub200", task=2)
+        make_scenario("cub200", task=2)
 
 
 @pytest.mark.parametrize(
@@ -36,9 +36,9 @@ def test_presets_are_scenarios_of_every_data_set():
         ({"test_per_class": 0}, "test_per_class must be at least 1"),
         ({"first_fraction": 1.0}, "first_fraction must lie between 0 and 1"),
         ({"recurring_fraction": 1.0}, "below 1"),
-        ({"tasks": 1, "reveal": True}, "reveal speaks of later tasks"),
-        ({"tasks": 1, "recurring_fraction": 0.2}, "recurring_fraction speaks of later tasks"),
-        ({"tasks": 1, "first_fraction": 0.2}, "first_fraction speaks of later tasks"),
+        ({"tasks": 1, "reveal": True}, "reveal concerns later tasks"),
+        ({"tasks": 1, "recurring_fraction": 0.2}, "recurring_fraction concerns later tasks"),
+        ({"tasks": 1, "first_fraction": 0.2}, "first_fraction concerns later tasks"),
     ],
 )
 def test_contradictions_are_refused(settings, sentence):

@@ -1,4 +1,4 @@
-"""A method cannot reach what it must not know: everything reachable from a task is searched for it."""
+"""No object that is reachable from a task reveals hidden labels or names."""
 
 import dataclasses
 import gc
@@ -14,8 +14,8 @@ from torch import Tensor
 from camp.core.types import UNLABELLED
 from camp.data.datasets import load_dataset
 from camp.data.datasets.base import Dataset
-from camp.data.make_split import cut
-from camp.data.scenario import Scenario, scenario_for
+from camp.data.make_split import make_split
+from camp.data.scenario import Scenario, make_scenario
 from camp.data.split import Split, TaskSplit
 from camp.data.stream import make_task
 from camp.data.tasks import Task, TaskTruth
@@ -23,7 +23,7 @@ from camp.data.views import Batch
 
 
 class ArrayViews:
-    """Views over pictures held in memory: the clean view and noisy ones."""
+    """Views over images held in memory: the clean view and noisy ones."""
 
     augmentations = 4
 
@@ -47,13 +47,13 @@ class ArrayViews:
     def subset(self, rows: Tensor) -> Self:
         return type(self)(self.pixels[rows], self._digests[rows])
 
-    def joined(self, other: Self) -> Self:
+    def concat(self, other: Self) -> Self:
         return type(self)(torch.cat([self.pixels, other.pixels]), torch.cat([self._digests, other._digests]))
 
     def digests(self) -> Tensor:
         return self._digests
 
-    def restored(self, digests: Tensor) -> Self:
+    def from_digests(self, digests: Tensor) -> Self:
         place = {bytes(row.tolist()): index for index, row in enumerate(self._digests)}
         return self.subset(torch.tensor([place[bytes(row.tolist())] for row in digests]))
 
@@ -64,13 +64,13 @@ def stream(preset: str) -> Iterator[tuple[Task, TaskTruth]]:
     dataset = Dataset(
         name="digits",
         classes=tuple(f"kind of digit {name}" for name in digits.classes),
-        keys=tuple(f"pictures/{key}.png" for key in digits.keys),
+        keys=tuple(f"images/{key}.png" for key in digits.keys),
         labels=digits.labels,
         is_test=digits.is_test,
         domains=None,
         reader=digits.reader,
     )
-    split = cut(scenario_for("digits", preset), dataset, 0)
+    split = make_split(make_scenario("digits", preset), dataset, 0)
     rows = {key: row for row, key in enumerate(dataset.keys)}
 
     def open_views(keys: Sequence[str]) -> ArrayViews:
@@ -158,7 +158,7 @@ def test_no_secret_is_reachable_from_a_task(preset):
             assert leaks(task, truth) == set()
 
 
-def test_the_labels_of_labelled_pictures_are_right():
+def test_the_labels_of_labelled_images_are_right():
     """The search is not blind: it does find what a method is allowed to know."""
     task, truth = next(stream("gccd"))
     shown = task.labels.numpy() != UNLABELLED
@@ -171,7 +171,7 @@ def test_the_views_are_real():
     rows = torch.arange(6)
     ids = task.views.draw(rows, 2, torch.Generator().manual_seed(0))
     assert task.views.augmented(rows, ids)["pixels"].shape == (12, 64)
-    again = task.views.restored(task.views.digests()[rows])
+    again = task.views.from_digests(task.views.digests()[rows])
     assert torch.equal(again.clean(rows)["pixels"], task.views.clean(rows)["pixels"])
 
 
@@ -275,7 +275,7 @@ def test_a_planted_secret_is_found(place, kind):
         lambda task, truth: (7 * truth.train_classes + 3) % 11,  # under other numbers
         lambda task, truth: truth.train_classes.astype(np.uint8).tobytes(),
         lambda task, truth: np.stack([np.zeros(len(task)), truth.train_classes], axis=1),
-        hidden_classes,  # of the unlabelled pictures alone
+        hidden_classes,  # of the unlabelled images alone
         lambda task, truth: {row: int(label) for row, label in enumerate(hidden_classes(task, truth))},
         lambda task, truth: truth.test_classes,
         lambda task, truth: np.array(truth.train_classes)[:],
@@ -299,4 +299,4 @@ def test_the_data_set_and_the_split_are_found():
     dataset = load_dataset("digits")
     assert "Dataset" in leaks(in_a_closure(task, dataset), truth)
     task, truth = next(stream("gccd"))
-    assert "Split" in leaks(in_a_closure(task, cut(scenario_for("digits"), dataset, 0)), truth)
+    assert "Split" in leaks(in_a_closure(task, make_split(make_scenario("digits"), dataset, 0)), truth)

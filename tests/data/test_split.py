@@ -1,4 +1,4 @@
-"""A split as a file, checked against its data, and without some of its pictures."""
+"""A split as a file, checked against its data, and without some of its images."""
 
 import json
 
@@ -6,20 +6,23 @@ import pytest
 from toys import toy, toy_split
 
 from camp.core.errors import CampError
-from camp.data.scenario import PRESETS
+from camp.data.scenario import SCENARIO_PRESETS
 from camp.data.split import Split
 
 
-@pytest.mark.parametrize("preset", PRESETS)
-def test_a_split_given_back_is_the_same(preset):
-    split = toy_split(preset, **({"tasks": PRESETS[preset]["tasks"]} if "tasks" in PRESETS[preset] else {}))
+@pytest.mark.parametrize("preset", SCENARIO_PRESETS)
+def test_a_split_survives_the_round_trip_through_json(preset):
+    split = toy_split(
+        preset,
+        **({"tasks": SCENARIO_PRESETS[preset]["tasks"]} if "tasks" in SCENARIO_PRESETS[preset] else {}),
+    )
     text = json.dumps(split.to_json(), ensure_ascii=False)
     again = Split.from_json(json.loads(text))
     assert again == split
     assert json.dumps(again.to_json(), ensure_ascii=False) == text
 
 
-def test_a_split_reads_by_class_name():
+def test_a_split_file_is_organised_by_class_name():
     value = toy_split("gccd").to_json()
     assert value["tasks"][0]["novel"] == ["class_004"]
     assert list(value["tasks"][0]["labelled"]) == ["class_000", "class_001", "class_002", "class_003"]
@@ -51,7 +54,7 @@ def changed(change) -> Split:
     return Split.from_json(value)
 
 
-def train_on_a_test_picture(value) -> None:
+def train_on_a_test_image(value) -> None:
     value["tasks"][0]["unlabelled"]["class_000"].append("test/000/000.png")
 
 
@@ -63,7 +66,7 @@ def label_and_not(value) -> None:
     value["tasks"][0]["unlabelled"]["class_000"].append(value["tasks"][0]["labelled"]["class_000"][0])
 
 
-def invent_a_picture(value) -> None:
+def invent_an_image(value) -> None:
     value["tasks"][0]["unlabelled"]["class_000"].append("train/000/999.png")
 
 
@@ -82,12 +85,12 @@ def rename_a_class(value) -> None:
 @pytest.mark.parametrize(
     ("change", "sentence"),
     [
-        (train_on_a_test_picture, "trains on test/000/000.png in task 0, which is a test picture"),
+        (train_on_a_test_image, "trains on test/000/000.png in task 0, which is a test image"),
         (train_twice, "in task 1 and in an earlier one"),
         (label_and_not, "labelled and unlabelled in task 0"),
-        (invent_a_picture, "names train/000/999.png, which folder does not have"),
+        (invent_an_image, "names train/000/999.png, which folder does not have"),
         (call_it_another_class, "says 'class_000'"),
-        (rename_the_data_set, "about cub200, but the data set is folder"),
+        (rename_the_data_set, "of cub200, but the data set is folder"),
         (rename_a_class, "names the class 'klasse'"),
     ],
 )
@@ -96,7 +99,7 @@ def test_a_split_of_other_data_is_refused(change, sentence):
         changed(change).check(toy(20, 40, 5))
 
 
-def test_without_some_pictures():
+def test_without_some_images():
     split = toy_split("gccd")
     task = split.tasks[0]
     gone = {task.labelled[0], task.unlabelled[0], task.test[0]}
@@ -108,14 +111,14 @@ def test_without_some_pictures():
     assert Split.from_json(less.to_json()) == less
 
 
-def test_a_class_without_readable_labels_becomes_novel_and_one_without_pictures_goes():
+def test_a_class_without_readable_labels_becomes_novel_and_one_without_images_is_removed():
     split = toy_split("gccd")
     labels = {key for key in split.tasks[0].labelled if split.class_of[key] == 1}
-    pictures = {key for key, label in split.class_of.items() if label == 2 and key.startswith("train/")}
-    less = split.without(labels | pictures)
+    images = {key for key, label in split.class_of.items() if label == 2 and key.startswith("train/")}
+    less = split.without(labels | images)
     assert less.tasks[0].known == (0, 3)
     assert less.tasks[0].novel == (1, 4)
     assert 2 not in {less.class_of[key] for key in less.tasks[0].test}
     first = {*split.tasks[0].labelled, *split.tasks[0].unlabelled}
-    with pytest.raises(CampError, match="Task 0 has no train pictures"):
+    with pytest.raises(CampError, match="Task 0 has no train images"):
         split.without(first)

@@ -1,4 +1,4 @@
-"""The append-only store: what a kill, a torn file or a flipped bit does to it."""
+"""The append-only store after crashes, truncated files and flipped bits."""
 
 import os
 from pathlib import Path
@@ -50,7 +50,7 @@ def test_parts_of_a_record_are_rows_of_their_own(store: Store) -> None:
     np.testing.assert_array_equal(parts[0].numpy(), record(2)["tokens"][0, 1])
 
 
-def test_a_record_without_its_index_entry_is_cut_off(store: Store) -> None:
+def test_a_record_without_index_entry_is_removed(store: Store) -> None:
     with store.file(COLUMNS[0]).open("ab") as file:
         file.write(b"half a record")
     with (store.folder / "index.bin").open("ab") as file:
@@ -61,7 +61,7 @@ def test_a_record_without_its_index_entry_is_cut_off(store: Store) -> None:
     np.testing.assert_array_equal(again.gather(COLUMNS[1], again.rows([digest(5)])).numpy(), record(5)["cls"])
 
 
-def test_an_index_entry_without_its_record_does_not_count(store: Store) -> None:
+def test_an_index_entry_without_record_is_ignored(store: Store) -> None:
     os.truncate(store.file(COLUMNS[1]), 3 * COLUMNS[1].nbytes + 1)
     again = Store(store.folder, COLUMNS)
     assert len(again) == 3
@@ -98,7 +98,7 @@ def test_a_wrong_shape_is_refused(store: Store) -> None:
         store.append([digest(7)], {"tokens": np.zeros((1, 2, 4)), "cls": np.zeros((1, 4))})
 
 
-def test_a_disk_that_refuses_is_a_sentence(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_full_disk_is_an_error_in_one_sentence(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
     def full(self: Path, *args: object, **kwargs: object) -> None:
         raise OSError(28, "No space left on device")
 

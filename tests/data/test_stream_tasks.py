@@ -1,4 +1,4 @@
-"""Tasks and their truth, out of a split."""
+"""Tasks and their ground truth."""
 
 from collections.abc import Sequence
 
@@ -9,8 +9,8 @@ import torch
 from camp.core.errors import CampError
 from camp.core.types import UNLABELLED
 from camp.data.datasets import load_dataset
-from camp.data.make_split import cut
-from camp.data.scenario import Scenario, scenario_for
+from camp.data.make_split import make_split
+from camp.data.scenario import Scenario, make_scenario
 from camp.data.stream import make_task
 
 
@@ -35,8 +35,8 @@ def truth_of(digits):
 
 
 @pytest.mark.parametrize("preset", ["gccd", "cil", "ssl-cl", "semi-cl", "igcd", "cgcd", "gcd"])
-def test_labels_and_truth_belong_to_the_pictures(digits, truth_of, preset):
-    split = cut(scenario_for("digits", preset), digits, 1)
+def test_labels_and_truth_belong_to_the_images(digits, truth_of, preset):
+    split = make_split(make_scenario("digits", preset), digits, 1)
     numbers: dict[int, str] = {}
     for index, dealt in enumerate(split.tasks):
         task, truth = make_task(split, digits, index, Named)
@@ -58,7 +58,7 @@ def test_labels_and_truth_belong_to_the_pictures(digits, truth_of, preset):
 
 
 def test_numbers_count_known_classes_only(digits):
-    split = cut(scenario_for("digits"), digits, 0)
+    split = make_split(make_scenario("digits"), digits, 0)
     assert [make_task(split, digits, index, Named)[1].class_of_label for index in range(2)] == [
         (0, 1, 2, 3),
         (0, 1, 2, 3, 5, 6, 7, 8),
@@ -66,26 +66,26 @@ def test_numbers_count_known_classes_only(digits):
 
 
 def test_a_revealed_class_gets_the_next_number(digits):
-    split = cut(scenario_for("digits", "igcd"), digits, 0)
+    split = make_split(make_scenario("digits", "igcd"), digits, 0)
     _, truth = make_task(split, digits, 1, Named)
     assert split.tasks[0].novel == (4,)
     assert truth.class_of_label == (0, 1, 2, 3, 4)
 
 
-def test_k_may_be_kept_secret(digits):
-    split = cut(Scenario(tasks=2, order="given", tell_k=False), digits, 0)
+def test_k_may_be_unknown(digits):
+    split = make_split(Scenario(tasks=2, order="given", tell_k=False), digits, 0)
     task, _ = make_task(split, digits, 0, Named)
     assert (task.n_novel, task.total) == (None, None)
 
 
-def test_the_order_says_nothing_about_classes(digits):
-    split = cut(scenario_for("digits"), digits, 0)
+def test_the_order_of_a_task_does_not_reveal_classes(digits):
+    split = make_split(make_scenario("digits"), digits, 0)
     task, truth = make_task(split, digits, 0, Named)
     again, _ = make_task(split, digits, 0, Named)
     assert torch.equal(task.labels, again.labels)
     assert task.views.keys == again.views.keys
     assert list(truth.train_keys) != sorted(truth.train_keys)
-    # Neighbours are of the same class about as often as any two pictures.
+    # Neighbours are of the same class about as often as any two images.
     classes = truth.train_classes
     neighbours = (classes[1:] == classes[:-1]).mean()
     any_two = (np.bincount(classes) ** 2).sum() / len(classes) ** 2
@@ -95,8 +95,8 @@ def test_the_order_says_nothing_about_classes(digits):
 
 
 def test_wrong_tasks_are_refused(digits):
-    split = cut(scenario_for("digits"), digits, 0)
+    split = make_split(make_scenario("digits"), digits, 0)
     with pytest.raises(CampError, match=r"tasks 0\.\.1, not 2"):
         make_task(split, digits, 2, Named)
-    with pytest.raises(CampError, match="about digits"):
+    with pytest.raises(CampError, match="of digits"):
         make_task(split, type(digits)(**{**vars(digits), "name": "other"}), 0, Named)

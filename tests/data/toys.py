@@ -1,19 +1,19 @@
-"""Data sets of names alone, and their cuts."""
+"""Data sets without image files, and their splits."""
 
 from pathlib import Path
 
 import numpy as np
 
 from camp.data.datasets.base import Dataset, FileReader
-from camp.data.make_split import cut
-from camp.data.scenario import scenario_for
+from camp.data.make_split import make_split
+from camp.data.scenario import make_scenario
 from camp.data.split import Split
 
 
 def toy(
     classes: int = 10, train: int = 20, test: int = 6, name: str = "folder", names=None, domains=None
 ) -> Dataset:
-    """A data set of so many classes, with so many train and test pictures in each."""
+    """A data set of so many classes, with so many train and test images in each."""
     names = names or [f"class_{number:03d}" for number in range(classes)]
     rows = sorted(
         (f"{part}/{label:03d}/{index:03d}.png", label, part == "test")
@@ -40,6 +40,8 @@ def labels_of(keys) -> list[int]:
 def toy_split(preset: str, **changes) -> Split:
     """Twenty classes cut by a preset, in four tasks unless told otherwise, and checked."""
     dataset = toy(20, 40, 5)
-    split = cut(scenario_for("folder", preset, **{"tasks": 4, "order": "given", **changes}), dataset, 0)
+    split = make_split(
+        make_scenario("folder", preset, **{"tasks": 4, "order": "given", **changes}), dataset, 0
+    )
     split.check(dataset)
     return split

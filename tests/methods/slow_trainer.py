@@ -8,7 +8,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 from trainer_parts import BATCH, DIM, LABELS, OWN, TRAINING, Parameters, Recording
 
-from camp.data.bank.bank import BankViews
+from camp.data.bank.views import BankViews
 from camp.methods.gccd.camp import CampSettings
 from camp.methods.gccd.gcd import GcdSettings
 from camp.methods.settings import Training

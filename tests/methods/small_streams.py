@@ -14,11 +14,11 @@ from sklearn.datasets import load_digits
 from camp.bench.settings import from_flat
 from camp.core.progress import Progress
 from camp.core.seeds import generator
-from camp.data.bank.bank import Bank, BankSpec, BankViews
+from camp.data.bank.bank import Bank, BankSpec
 from camp.data.bank.fill import fill
+from camp.data.bank.views import BankViews, FreshViews, ViewRenderer
 from camp.data.datasets import load_dataset
 from camp.data.datasets.base import Dataset
-from camp.data.fresh_views import FreshViews, Lens
 from camp.data.scenario import Scenario
 from camp.data.split import Split
 from camp.data.stream import make_task
@@ -163,15 +163,15 @@ def stream(kind: str, folder: Path, plans: Sequence[Plan] = USUAL, tell_k: bool 
     data = dataset(kind, folder)
     split = split_of(data, plans, tell_k)
     network, look = backbone(kind, 0), Augmentation(crop_scale=0.5, flip=0.0, jitter=0.0, grey=0.0)
-    spec = BankSpec.of(network, ViewSettings(augmentations=3), look)
+    spec = BankSpec.for_encoder(network, ViewSettings(augmentations=3), look)
     bank = Bank(folder / kind, spec)
     train = {key for task in split.tasks for key in (*task.labelled, *task.unlabelled)}
     filled = fill(bank, network, data, split.keys(), train, QUIET)
     assert not filled.bad
-    lens = Lens(network, look, network.mean, network.std)
+    renderer = ViewRenderer(network, look, network.mean, network.std)
 
     def views_of(keys: Sequence[str]) -> BankViews:
         digests = [filled.digests[key] for key in keys]
-        return BankViews(bank, digests, CPU) if kind in BANKED else FreshViews(bank, digests, CPU, lens)
+        return BankViews(bank, digests, CPU) if kind in BANKED else FreshViews(bank, digests, CPU, renderer)
 
     return Stream(kind, [make_task(split, data, t, views_of) for t in range(len(plans))])

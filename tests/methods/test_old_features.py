@@ -6,8 +6,7 @@ import pytest
 import torch
 from trainer_parts import DIM, QUIET, digit_views, generator, make_trainer, tip
 
-from camp.data.bank.bank import BankViews
-from camp.data.fresh_views import FreshViews
+from camp.data.bank.views import BankViews, FreshViews
 from camp.methods import distillation as distillation_module
 from camp.methods.distillation import OldFeatures
 from camp.methods.gccd.camp import CampSettings

@@ -6,8 +6,8 @@ import torch
 from camp.core.progress import Progress
 from camp.data.bank.bank import Bank, BankSpec
 from camp.data.bank.fill import fill
+from camp.data.bank.views import FreshViews, ViewRenderer
 from camp.data.datasets.embeddings import VectorReader
-from camp.data.fresh_views import FreshViews, Lens
 from camp.data.tasks import Task
 from camp.data.view_settings import Augmentation, ViewSettings
 from camp.discovery.open_world_discoverer import MIN_CLUSTER_SIZE
@@ -40,10 +40,10 @@ def learned(
     method = make_open_world(backbone, settings, memory, 0, CPU)
     keys = tuple(f"{i:04d}" for i in range(len(new)))
     look = ViewSettings(bank=str(tmp_path))
-    bank = Bank.at(look, BankSpec.of(backbone, look, Augmentation()))
+    bank = Bank.open(look, BankSpec.for_encoder(backbone, look, Augmentation()))
     filled = fill(bank, backbone, VectorReader(keys, new.numpy()), keys, set(), QUIET)
-    lens = Lens(backbone, Augmentation(), backbone.mean, backbone.std)
-    views = FreshViews(Bank(bank.folder, bank.spec), [filled.digests[key] for key in keys], CPU, lens)
+    renderer = ViewRenderer(backbone, Augmentation(), backbone.mean, backbone.std)
+    views = FreshViews(Bank(bank.folder, bank.spec), [filled.digests[key] for key in keys], CPU, renderer)
     method.start_task(Task(1, views, labels, n_novel, None), QUIET)
     for epoch in range(method.epochs):
         method.train_epoch(epoch)

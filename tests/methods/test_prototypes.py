@@ -49,7 +49,7 @@ def test_a_class_of_one_image_has_no_spread_and_tells_nothing_about_it() -> None
 def test_a_task_adds_its_classes_and_the_radius_stays_the_firsts() -> None:
     first = measured(*some([0, 0, 0, 1, 1]), covariances=True)
     second = measured(*some([2, 2, 3, 3, 3], seed=1), covariances=True)
-    both = first.joined(second)
+    both = first.concat(second)
     assert first.covariances is not None
     assert second.covariances is not None
     assert both.covariances is not None

@@ -21,7 +21,7 @@ from trainer_parts import (
     tip,
 )
 
-from camp.data.bank.bank import BankViews
+from camp.data.bank.views import BankViews
 from camp.data.views import Batch
 from camp.methods import distillation, trainer
 from camp.methods.distillation import OldFeatures

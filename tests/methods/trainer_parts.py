@@ -8,10 +8,10 @@ import torch
 from torch import Tensor, nn
 
 from camp.core.progress import Progress
-from camp.data.bank.bank import Bank, BankSpec, BankViews
+from camp.data.bank.bank import Bank, BankSpec
 from camp.data.bank.fill import fill
+from camp.data.bank.views import BankViews, FreshViews, ViewRenderer
 from camp.data.datasets import load_dataset
-from camp.data.fresh_views import FreshViews, Lens
 from camp.data.view_settings import Augmentation, ViewSettings
 from camp.data.views import Batch, Field
 from camp.methods.distillation import Distillation, Distiller, OldFeatures
@@ -76,12 +76,12 @@ def digit_views(folder: Path) -> Callable[[type[BankViews]], Any]:
 
     def views(kind: type[BankViews]) -> Any:
         settings = ViewSettings(views="fresh") if kind is FreshViews else ViewSettings(augmentations=3)
-        spec = BankSpec.of(network, settings, look)
+        spec = BankSpec.for_encoder(network, settings, look)
         bank = Bank(folder / spec.fingerprint(), spec)
         found = fill(bank, network, data, keys, set(keys), QUIET).digests
         digests = [found[key] for key in keys]
         if kind is FreshViews:
-            return FreshViews(bank, digests, CPU, Lens(network, look, network.mean, network.std))
+            return FreshViews(bank, digests, CPU, ViewRenderer(network, look, network.mean, network.std))
         opened = kind(bank, digests, CPU)
         if isinstance(opened, Recording):
             opened.asked = []

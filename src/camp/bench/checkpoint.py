@@ -13,7 +13,7 @@ from torch import Tensor
 
 from camp.core import distributed
 from camp.core.errors import CampError
-from camp.core.files import read_json, replacing, write_json
+from camp.core.files import atomic_write, read_json, write_json
 from camp.methods.base import LearnedCategory, MethodState
 
 
@@ -21,7 +21,7 @@ def save_checkpoint(folder: Path, state: MethodState, values: dict[str, Any]) ->
     """Write a checkpoint and remove the one before."""
     folder.mkdir(parents=True, exist_ok=True)
     tensors = folder / f"tensors-{values['task']}-{values['epoch']}.safetensors"
-    with replacing(tensors) as file:
+    with atomic_write(tensors) as file:
         file.write(save({name: t.detach().cpu().contiguous().clone() for name, t in state.tensors.items()}))
     write_json(folder / "state.json", {"tensors": tensors.name, "method": _json(state), **values})
     half_written = folder.glob(".*.tmp")  # by a process that was killed

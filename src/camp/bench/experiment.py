@@ -15,12 +15,12 @@ from camp.core.errors import CampError
 from camp.core.files import read_json
 from camp.core.progress import Progress
 from camp.core.seeds import generator
-from camp.data.bank.bank import REFERENCE_MEAN, REFERENCE_STD, Bank, BankSpec, BankViews
-from camp.data.bank.fill import Block, Filled, fill
+from camp.data.bank.bank import REFERENCE_MEAN, REFERENCE_STD, Bank, BankSpec
+from camp.data.bank.fill import Block, FillResult, fill
+from camp.data.bank.views import BankViews, ViewRenderer, open_bank_views
 from camp.data.datasets import dataset_info, load_dataset
 from camp.data.datasets.base import Dataset
-from camp.data.fresh_views import Lens, views_of
-from camp.data.make_split import cut
+from camp.data.make_split import make_split
 from camp.data.split import Split
 from camp.data.stream import make_task
 from camp.data.tasks import Task, TaskTruth
@@ -79,11 +79,11 @@ class Experiment:
     def bank(self) -> Bank:
         """Open the view bank that the experiment reads."""
         views = self.settings.views
-        return Bank.at(views, BankSpec.of(self.backbone, views, self.settings.augmentation()))
+        return Bank.open(views, BankSpec.for_encoder(self.backbone, views, self.settings.augmentation()))
 
     def fill_bank(
         self, progress: Progress, made_by: Callable[[set[str]], BlockMaker] | None = None
-    ) -> Filled:
+    ) -> FillResult:
         """Add the views of all images of the split to the view bank.
 
         Args:
@@ -102,7 +102,7 @@ class Experiment:
         """
         bank = self.bank()
         reference = self.settings.views.normalisation == "reference"
-        lens = Lens(
+        renderer = ViewRenderer(
             self.backbone,
             self.settings.augmentation(),
             REFERENCE_MEAN if reference else self.backbone.mean,
@@ -110,7 +110,7 @@ class Experiment:
         )
 
         def open_views(keys: Sequence[str]) -> BankViews:
-            return views_of(bank, [digests[key] for key in keys], self.device, lens)
+            return open_bank_views(bank, [digests[key] for key in keys], self.device, renderer)
 
         return [make_task(self.split, self.dataset, t, open_views) for t in range(len(self.split.tasks))]
 
@@ -135,7 +135,7 @@ def _load_dataset(settings: RunSettings) -> Dataset:
 
 def _make_split(settings: RunSettings, dataset: Dataset) -> Split:
     if settings.data.split is None:
-        return cut(settings.data.scenario(), dataset, settings.seed)
+        return make_split(settings.data.scenario(), dataset, settings.seed)
     split = Split.from_json(read_json(Path(settings.data.split)))
     split.check(dataset)
     scenario = dataclasses.replace(split.scenario, tell_k=settings.data.k == "known")

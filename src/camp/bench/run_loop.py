@@ -24,7 +24,7 @@ from camp.core.errors import CampError
 from camp.core.files import write_json, write_text
 from camp.core.progress import Progress
 from camp.core.provenance import current_provenance
-from camp.data.bank.fill import Filled
+from camp.data.bank.fill import FillResult
 from camp.data.split import Split
 from camp.data.tasks import Task, TaskTruth
 from camp.methods.base import Method
@@ -145,7 +145,7 @@ class _RunLoop:
                 self._save_checkpoint(t + 1, None)
         distributed.broadcast(None)  # no process continues before everything is written
 
-    def _fill_bank(self) -> Filled:
+    def _fill_bank(self) -> FillResult:
         """Fill the view bank and write the split without unreadable images."""
         with distributed.synchronized_errors():  # one process per machine fills the bank, the others wait
             filled = self.experiment.fill_bank(self.progress)

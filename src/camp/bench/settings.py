@@ -17,7 +17,7 @@ from camp.core.settings import (
 )
 from camp.data.datasets import dataset_info
 from camp.data.datasets.domainnet import incremental_classes
-from camp.data.scenario import PRESETS, Scenario, scenario_for
+from camp.data.scenario import SCENARIO_PRESETS, Scenario, make_scenario
 from camp.data.split import Split
 from camp.data.view_settings import Augmentation, ViewSettings
 from camp.methods.registry import method_info
@@ -74,8 +74,10 @@ class DataSettings:
 
     def __post_init__(self) -> None:
         dataset_info(self.dataset)
-        if self.setting not in PRESETS:
-            raise CampError(f'There is no setting "{self.setting}"; the settings are {", ".join(PRESETS)}.')
+        if self.setting not in SCENARIO_PRESETS:
+            raise CampError(
+                f'There is no setting "{self.setting}"; the settings are {", ".join(SCENARIO_PRESETS)}.'
+            )
         given = [name for name in _SHAPE if getattr(self, name) is not None]
         if self.split is not None and given:
             raise CampError(
@@ -99,7 +101,7 @@ class DataSettings:
     def scenario(self) -> Scenario:
         """Return the scenario with all defaults filled in."""
         changes = {name: value for name in _SHAPE if (value := getattr(self, name)) is not None}
-        return scenario_for(self.dataset, self.setting, tell_k=self.k == "known", **changes)
+        return make_scenario(self.dataset, self.setting, tell_k=self.k == "known", **changes)
 
 
 @dataclass(frozen=True)

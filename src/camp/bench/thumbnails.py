@@ -5,7 +5,7 @@ from pathlib import Path
 
 from PIL import Image
 
-from camp.core.files import replacing
+from camp.core.files import atomic_write
 from camp.data.datasets.base import Dataset
 
 _SIDE = 112
@@ -23,7 +23,7 @@ def save_thumbnails(dataset: Dataset, keys: Sequence[str], out: Path, name: str)
             image = image.resize((image.width * scale, image.height * scale), Image.Resampling.NEAREST)
         image.thumbnail((_SIDE, _SIDE))
         path = f"thumbnails/{name}-{len(written)}.jpg"
-        with replacing(out / path) as file:
+        with atomic_write(out / path) as file:
             image.save(file, format="JPEG", quality=80)
         written.append(path)
     return written

@@ -15,7 +15,7 @@ from torch import Tensor
 
 from camp.bench.settings import RunSettings
 from camp.core.errors import CampError
-from camp.core.files import read_json, replacing, write_json
+from camp.core.files import atomic_write, read_json, write_json
 
 
 def training_values(settings: RunSettings) -> dict[str, Any] | None:
@@ -45,7 +45,7 @@ class TrainedTips:
 
     def save(self, task: int, tensors: dict[str, Tensor], lines: list[dict[str, Any]]) -> None:
         """Store the tensors after `task`; the lines are written last and mark the task as complete."""
-        with replacing(self._tensors(task)) as file:
+        with atomic_write(self._tensors(task)) as file:
             file.write(save({name: x.detach().cpu().contiguous().clone() for name, x in tensors.items()}))
         write_json(self._lines(task), lines)
 

@@ -16,9 +16,9 @@ def datasets(words: list[str]) -> int:
         case ["-h" | "--help", *_]:
             print(HELP)
         case ["get", name]:
-            from camp.data.datasets.download import get
+            from camp.data.datasets.download import download_dataset
 
-            print(get(name, data_folder(name)))
+            print(download_dataset(name, data_folder(name)))
         case ["get", *_]:
             raise CampError("camp datasets get needs one name; `camp datasets` lists them.")
         case [word, *_]:
@@ -29,13 +29,13 @@ def datasets(words: list[str]) -> int:
 
 
 def _list() -> None:
-    from camp.data.datasets import DATASETS, data_folder, present
+    from camp.data.datasets import DATASETS, data_folder, is_present
 
     for name, info in DATASETS.items():
         if info.n_classes is None:
             state, classes = "yours", ""
         else:
-            state = "present" if present(name, data_folder(name)) else "not here"
+            state = "present" if is_present(name, data_folder(name)) else "not here"
             classes = f"{info.n_classes} classes, "
         print(f"{name:16} {info.title} [{state}]")
         print(f"{'':16} {classes}{info.images}, {info.size}; licence: {info.licence}")

@@ -1,8 +1,9 @@
-"""The processes that train one model together, as `torchrun` starts them; a single one without it.
+"""Distributed training with `torchrun`; without it, every function works for a single process.
 
-Every process holds the same model and draws the same random numbers. A step's pictures are dealt out, each process
-runs the network on its share, and the features are put together again, so that every loss sees the whole batch: the
-numbers are those of one process, up to rounding. Only the first process writes files.
+Every process holds the same model and draws the same random numbers. The images of a batch are
+sharded, each process runs the network on its shard, and the features are gathered, so that every
+loss sees the whole batch: the results are those of one process, up to rounding. Only the main
+process (rank 0) writes files.
 """
 
 import datetime
@@ -22,26 +23,26 @@ from torch import Tensor
 from camp.core.errors import CampError, LostProcessError, ReportedError
 
 _TIMEOUT = datetime.timedelta(hours=2)
-"""How long a process waits for the others; the first may have a bank to fill."""
+"""Timeout of collective operations; long, because the main process may have to fill a view bank."""
 
 
 def rank() -> int:
-    """The number of this process, from 0; the one numbered 0 writes files."""
+    """Return the rank of this process, 0 for the main process."""
     return int(os.environ["RANK"]) if launched_processes() > 1 else 0
 
 
 def world_size() -> int:
-    """How many processes train together."""
+    """Return the number of processes in the group."""
     return dist.get_world_size() if dist.is_initialized() else 1
 
 
 def is_main_process() -> bool:
-    """Whether this is the process that writes files and shows progress."""
+    """Return whether this process writes files and shows progress."""
     return rank() == 0
 
 
 def launched_processes() -> int:
-    """The number of processes that `torchrun` started, this one among them; 1 without it.
+    """Return the number of processes that `torchrun` started, including this one; 1 without `torchrun`.
 
     >>> launched_processes()
     1
@@ -50,7 +51,7 @@ def launched_processes() -> int:
 
 
 def local_device(name: str) -> str:
-    """The device called `name`; of several GPUs of a machine each process takes the one of its number there.
+    """Return the device for this process: "cuda" becomes the GPU with its local rank.
 
     >>> local_device("cpu")
     'cpu'
@@ -60,7 +61,7 @@ def local_device(name: str) -> str:
 
 @contextmanager
 def process_group() -> Iterator[None]:
-    """Meet the other processes that `torchrun` started, and part from them in the end."""
+    """Initialize the process group of the processes that `torchrun` started, and destroy it at the end."""
     if launched_processes() == 1 or dist.is_initialized():
         yield
         return
@@ -71,9 +72,9 @@ def process_group() -> Iterator[None]:
         dist.init_process_group(backend, timeout=_TIMEOUT)
     except (RuntimeError, ValueError) as error:
         raise CampError(
-            f"The {launched_processes()} processes of torchrun could not meet ({_first_line(error)})."
+            f"The {launched_processes()} processes of torchrun could not connect ({_first_line(error)})."
         ) from error
-    before = signal.signal(signal.SIGTERM, _stopped)
+    before = signal.signal(signal.SIGTERM, _handle_sigterm)
     try:
         yield
     finally:
@@ -81,15 +82,15 @@ def process_group() -> Iterator[None]:
         dist.destroy_process_group()
 
 
-def _stopped(number: int, frame: types.FrameType | None) -> None:
-    """torchrun ends all processes as soon as one of them has failed."""
-    raise LostProcessError(_lost(f"stopped by signal {number}"))
+def _handle_sigterm(number: int, frame: types.FrameType | None) -> None:
+    """Report a lost process: torchrun terminates all processes as soon as one of them has failed."""
+    raise LostProcessError(_lost_message(f"stopped by signal {number}"))
 
 
-def _lost(reason: str) -> str:
+def _lost_message(reason: str) -> str:
     return (
-        f"Another of the {world_size()} processes that train together has ended, so process {rank()} can not go on "
-        f"({reason}); what the last checkpoint holds is kept, and `camp run --resume FOLDER` goes on."
+        f"Another of the {world_size()} processes of this run has ended, so process {rank()} cannot continue "
+        f"({reason}); the last checkpoint is kept, and `camp run --resume FOLDER` continues from it."
     )
 
 
@@ -99,15 +100,15 @@ def _first_line(error: BaseException) -> str:
 
 @contextmanager
 def _exchange_errors() -> Iterator[None]:
-    """A failed exchange as a sentence: torch says much, and not what to do."""
+    """Turn an error of a collective operation into one sentence that says what to do."""
     try:
         yield
     except RuntimeError as error:
-        raise LostProcessError(_lost(_first_line(error))) from error
+        raise LostProcessError(_lost_message(_first_line(error))) from error
 
 
 def shard(n: int) -> slice:
-    """The part of n things in a row that is this process's.
+    """Return the slice of n items that this process handles.
 
     >>> shard(5)
     slice(0, 5, None)
@@ -116,28 +117,35 @@ def shard(n: int) -> slice:
 
 
 def _shards(n: int) -> list[slice]:
-    """The parts of all processes, as even as can be."""
+    """Return the slices of all processes, as equal in size as possible."""
     ends = [n * i // world_size() for i in range(world_size() + 1)]
     return [slice(a, b) for a, b in itertools.pairwise(ends)]
 
 
 class _AllGather(torch.autograd.Function):
-    """All shards of axis 0 in a row. The loss behind it is one and the same in every process, so the gradient
-    of a share is the part of it that every process already has."""
+    """Concatenate the shards of axis 0.
+
+    Every process computes the same loss from the result, so the gradient of a shard is a slice of a
+    gradient that the process already has: the backward pass needs no communication.
+    """
 
     @staticmethod
     def forward(ctx: Any, x: Tensor, n: int) -> Tensor:
-        ctx.mine = shard(n)
+        ctx.own_shard = shard(n)
         return _gather(x, n)
 
     @staticmethod
     def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor, None]:
-        return gradients[0][ctx.mine], None
+        return gradients[0][ctx.own_shard], None
 
 
 def all_gather(x: Tensor, n: int) -> Tensor:
-    """(n, ...) of all processes from the share x (m, ...) of this one; what follows must be the same in each."""
-    return x if world_size() == 1 else _AllGather.apply(x, n)
+    """Concatenate the shards x (m, ...) of all processes to (n, ...).
+
+    The gradient is correct only if all processes compute the same loss from the result.
+    """
+    apply: Callable[[Tensor, int], Tensor] = _AllGather.apply
+    return x if world_size() == 1 else apply(x, n)
 
 
 def _gather(x: Tensor, n: int) -> Tensor:
@@ -152,7 +160,7 @@ def _gather(x: Tensor, n: int) -> Tensor:
 
 
 class _AllReduceSum(torch.autograd.Function):
-    """The sum over processes, each of which goes on with it by itself: gradients add up too."""
+    """Sum over processes; each continues differently, so the backward pass sums the gradients as well."""
 
     @staticmethod
     def forward(ctx: Any, x: Tensor) -> Tensor:
@@ -164,8 +172,9 @@ class _AllReduceSum(torch.autograd.Function):
 
 
 def all_reduce_sum(x: Tensor) -> Tensor:
-    """The sum of x over all processes, for use inside the network, where each sees its own share."""
-    return x if world_size() == 1 else _AllReduceSum.apply(x)
+    """Sum x over all processes, for use inside the network, where each process sees its own shard."""
+    apply: Callable[[Tensor], Tensor] = _AllReduceSum.apply
+    return x if world_size() == 1 else apply(x)
 
 
 def _all_reduce(x: Tensor) -> Tensor:
@@ -175,23 +184,28 @@ def _all_reduce(x: Tensor) -> Tensor:
 
 
 @torch.no_grad()
-def reduce_gradients(shared: Iterable[Tensor], whole: Iterable[Tensor]) -> None:
-    """Give every process the same gradients: the sum for parameters that each ran on its share of the pictures
-    (`shared`), the first process's for those that each ran on all of them (`whole`)."""
+def reduce_gradients(sharded: Iterable[Tensor], replicated: Iterable[Tensor]) -> None:
+    """Give every process the same gradients.
+
+    Args:
+        sharded: Parameters applied to the shard of each process; their gradients are summed.
+        replicated: Parameters applied to the whole batch in each process; the main process's
+            gradients are used.
+    """
     if world_size() == 1:
         return
-    summands, firsts = _gradients(shared), _gradients(whole)
+    summed, copied = _gradients(sharded), _gradients(replicated)
     if not is_main_process():
-        for gradient in firsts:
+        for gradient in copied:
             gradient.zero_()
-    gradients = [*summands, *firsts]
+    gradients = [*summed, *copied]
     flat = _all_reduce(torch.cat([g.flatten() for g in gradients]))
-    for gradient, part in zip(gradients, flat.split([g.numel() for g in gradients])):
+    for gradient, part in zip(gradients, torch.split(flat, [g.numel() for g in gradients])):
         gradient.copy_(part.view_as(gradient))
 
 
 def _gradients(parameters: Iterable[Tensor]) -> list[Tensor]:
-    """Of all parameters; one that took no part in a share counts with zeros, so that all processes send alike."""
+    """Return the gradients, with zeros for missing ones, so that all processes send the same sizes."""
     gradients = []
     for p in parameters:
         p.grad = torch.zeros_like(p) if p.grad is None else p.grad
@@ -200,9 +214,10 @@ def _gradients(parameters: Iterable[Tensor]) -> list[Tensor]:
 
 
 def map_sharded(n: int, compute: Callable[[Tensor], Tensor]) -> Tensor:
-    """compute(rows) (m, ...) of the rows 0 .. n - 1, dealt out to the processes and put together, (n, ...).
+    """Apply `compute` to shards of the rows 0 .. n - 1 and concatenate the results to (n, ...).
 
-    Every process must have at least one row to know the shape, so few rows are computed by everyone.
+    With fewer rows than processes every process computes all of them, since an empty shard has an
+    unknown shape.
     """
     if n < world_size():
         return compute(torch.arange(n))
@@ -210,36 +225,34 @@ def map_sharded(n: int, compute: Callable[[Tensor], Tensor]) -> Tensor:
 
 
 def broadcast(value: Any) -> Any:
-    """The first process's `value`, which JSON must be able to say, in every process."""
+    """Return the main process's `value`, which must be serializable as JSON, in every process."""
     if world_size() == 1:
         return value
     return json.loads(broadcast_bytes(json.dumps(value).encode() if is_main_process() else b""))
 
 
 def broadcast_bytes(data: bytes) -> bytes:
-    """The first process's `data` in every process."""
+    """Return the main process's `data` in every process."""
     if world_size() == 1:
         return data
     length = torch.tensor([len(data)])
     with _exchange_errors():
         dist.broadcast(length, src=0)
-        box = _bytes(data, int(length))
-        dist.broadcast(box, src=0)
-    return box.numpy().tobytes()
+        buffer = _bytes(data, int(length))
+        dist.broadcast(buffer, src=0)
+    return buffer.numpy().tobytes()
 
 
 def _bytes(data: bytes, length: int) -> Tensor:
-    """(length,) uint8: `data` and zeros behind it."""
-    box = torch.zeros(length, dtype=torch.uint8)
-    mine = data[:length]
-    if mine:
-        box[: len(mine)] = torch.frombuffer(bytearray(mine), dtype=torch.uint8)
-    return box
+    """Return `data` as a uint8 tensor (length,), cut off or padded with zeros."""
+    return torch.frombuffer(bytearray(data[:length].ljust(length, b"\0") or b"\0"), dtype=torch.uint8)[
+        :length
+    ]
 
 
 @contextmanager
 def synchronized_errors() -> Iterator[None]:
-    """If a process fails inside with a sentence, all of them end with it. Nothing may be exchanged inside."""
+    """Raise a `CampError` of one process in all of them; no collective operation may run inside."""
     failure = ""
     try:
         yield
@@ -249,20 +262,20 @@ def synchronized_errors() -> Iterator[None]:
         failure = str(error)
     if world_size() == 1:
         return
-    failures = _texts(failure)
+    failures = _gather_texts(failure)
     for number, text in enumerate(failures):
         if text:
             alone = number and not failures[0]
             raise ReportedError(f"In process {number}: {text}" if alone else text)
 
 
-def _texts(text: str) -> list[str]:
-    """The `text` of each process, in all of them."""
+def _gather_texts(text: str) -> list[str]:
+    """Return the `text` of each process, in all of them."""
     data = text.encode()
     lengths = [torch.zeros(1, dtype=torch.long) for _ in range(world_size())]
     with _exchange_errors():
         dist.all_gather(lengths, torch.tensor([len(data)]))
         most = max(int(length) for length in lengths)
-        boxes = [torch.zeros(most, dtype=torch.uint8) for _ in lengths]
-        dist.all_gather(boxes, _bytes(data, most))
-    return [box.numpy().tobytes()[: int(n)].decode() for box, n in zip(boxes, lengths)]
+        buffers = [torch.zeros(most, dtype=torch.uint8) for _ in lengths]
+        dist.all_gather(buffers, _bytes(data, most))
+    return [data.numpy().tobytes()[: int(n)].decode() for data, n in zip(buffers, lengths)]

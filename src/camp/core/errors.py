@@ -1,13 +1,13 @@
-"""The one exception a person is meant to read."""
+"""Exceptions whose message is meant for the user."""
 
 
 class CampError(Exception):
-    """Something the user can put right; its text is one sentence that says what was given and what to do."""
+    """An error that the user can correct; its message is one sentence that says what to do."""
 
 
 class ReportedError(CampError):
-    """A mistake that every process of a run was told of; the first one says it."""
+    """An error that every process of a distributed run raises; only the main process prints it."""
 
 
 class LostProcessError(CampError):
-    """Another of the processes that train together has ended."""
+    """Another process of a distributed run has ended."""

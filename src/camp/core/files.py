@@ -1,4 +1,4 @@
-"""Writing files so that a kill or a full disk never leaves half a file under a real name."""
+"""Atomic file writing and JSON input and output."""
 
 import contextlib
 import json
@@ -11,12 +11,12 @@ from camp.core.errors import CampError
 
 
 @contextlib.contextmanager
-def replacing(path: Path) -> Iterator[BinaryIO]:
-    """A binary file that takes the name `path` only once it is complete and on disk.
+def atomic_write(path: Path) -> Iterator[BinaryIO]:
+    """Open a binary file that replaces `path` only once it is complete and on disk.
 
     >>> import tempfile
     >>> target = Path(tempfile.mkdtemp()) / "note.txt"
-    >>> with replacing(target) as file:
+    >>> with atomic_write(target) as file:
     ...     _ = file.write(b"whole")
     >>> target.read_bytes()
     b'whole'
@@ -37,13 +37,13 @@ def replacing(path: Path) -> Iterator[BinaryIO]:
 
 
 def write_text(path: Path, text: str) -> None:
-    """Write `text` as UTF-8, all or nothing."""
-    with replacing(path) as file:
+    """Write `text` as UTF-8, atomically."""
+    with atomic_write(path) as file:
         file.write(text.encode())
 
 
 def write_json(path: Path, value: Any) -> None:
-    """Write `value` as readable JSON, all or nothing."""
+    """Write `value` as indented JSON, atomically."""
     write_text(path, json.dumps(value, indent=2, ensure_ascii=False) + "\n")
 
 
@@ -58,7 +58,7 @@ def read_json(path: Path) -> Any:
 
 
 def append_json_line(path: Path, value: Any) -> None:
-    """Append one line to a JSON-lines file and see it to the disk."""
+    """Append one line to a JSON Lines file and flush it."""
     try:
         with path.open("a", encoding="utf-8") as file:
             file.write(json.dumps(value, ensure_ascii=False) + "\n")
@@ -68,7 +68,7 @@ def append_json_line(path: Path, value: Any) -> None:
 
 
 def read_json_lines(path: Path) -> list[Any]:
-    """All whole lines of a JSON-lines file; a last line torn by a kill is left out."""
+    """Read all complete lines of a JSON Lines file; lines that are not valid JSON are skipped."""
     if not path.exists():
         return []
     rows = []

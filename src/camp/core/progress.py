@@ -1,4 +1,4 @@
-"""Progress of long work: a live bar with the time left in a terminal, a plain line every two seconds in a log."""
+"""Progress of long operations: live bars in a terminal (rich), a plain line every two seconds in a log."""
 
 import contextlib
 import os
@@ -6,13 +6,17 @@ import sys
 import threading
 import time
 from collections.abc import Iterator
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from rich.table import Table
 
 QUIET_SECONDS = float(os.environ.get("CAMP_PROGRESS_SECONDS", "2"))
-"""How long a log may stay silent."""
+"""Seconds between the lines in a log."""
 
 
 class Bar:
-    """One piece of work: `advance` it as parts are done, `say` what it is doing now."""
+    """Progress of one operation; `done` and `total` are in any unit."""
 
     def __init__(self, title: str, total: float) -> None:
         self.title = title
@@ -20,44 +24,48 @@ class Bar:
         self.done = 0.0
         self.note = ""
         self.started = time.monotonic()
-        self._first = 0.0
+        self._skipped = 0.0
 
     def advance(self, amount: float = 1.0) -> None:
-        """`amount` more of `total` is done."""
+        """Add `amount` to `done`."""
         self.done += amount
 
     def skip(self, amount: float) -> None:
-        """`amount` was done before this bar began: it counts, but says nothing about the speed."""
+        """Add `amount` that was done earlier and does not count for the remaining time."""
         self.done += amount
-        self._first += amount
+        self._skipped += amount
 
     def say(self, note: str) -> None:
-        """A few words about the present state, shown behind the estimate."""
+        """Set the words that are shown after the remaining time."""
         self.note = note
 
     def seconds_left(self) -> float | None:
-        """Estimate from the speed so far, or None before there is one."""
-        gained = self.done - self._first
-        if gained <= 0:
+        """Estimate the remaining seconds from the speed so far; None before anything was done."""
+        done_here = self.done - self._skipped
+        if done_here <= 0:
             return None
-        return (time.monotonic() - self.started) / gained * max(self.total - self.done, 0.0)
+        return (time.monotonic() - self.started) / done_here * max(self.total - self.done, 0.0)
+
+    def state(self) -> str:
+        """Describe percentage, remaining time and note, without the title."""
+        percent = 100 * self.done / self.total if self.total else 100.0
+        left = self.seconds_left()
+        estimate = "" if left is None else f", {format_duration(left)} left"
+        return f"{percent:3.0f} %{estimate}{', ' + self.note if self.note else ''}"
 
     def line(self) -> str:
-        """The state in one line.
+        """Describe the state in one line of a log.
 
         >>> bar = Bar("trunk", 10); bar.advance(5); bar.line().startswith("trunk  50 %")
         True
         """
-        share = 100 * self.done / self.total if self.total else 100.0
-        left = self.seconds_left()
-        estimate = "" if left is None else f", {clock(left)} left"
-        return f"{self.title} {share:3.0f} %{estimate}{', ' + self.note if self.note else ''}"
+        return f"{self.title} {self.state()}"
 
 
-def clock(seconds: float) -> str:
-    """Seconds as a person says them.
+def format_duration(seconds: float) -> str:
+    """Format a duration with its two largest units.
 
-    >>> clock(5), clock(65), clock(3700)
+    >>> format_duration(5), format_duration(65), format_duration(3700)
     ('5 s', '1 min 05 s', '1 h 01 min')
     """
     whole = round(seconds)
@@ -69,39 +77,83 @@ def clock(seconds: float) -> str:
 
 
 class Progress:
-    """Where progress goes: stderr, live in a terminal and in lines elsewhere; or nowhere (`quiet`)."""
+    """Progress output on stderr, or none at all (`quiet`)."""
 
     def __init__(self, quiet: bool = False) -> None:
         self.quiet = quiet
 
     @contextlib.contextmanager
     def track(self, title: str, total: float) -> Iterator[Bar]:
-        """A bar for the work inside the `with`; it speaks by itself, also while the work is silent."""
+        """Show a bar during the `with` block; it is refreshed from a thread, also while the block is busy."""
         bar = Bar(title, total)
         if self.quiet:
             yield bar
             return
-        live = sys.stderr.isatty()
-        stop = threading.Event()
-
-        def speak() -> None:
-            while not stop.wait(0.2 if live else QUIET_SECONDS):
-                print(
-                    f"\r\x1b[K{bar.line()}" if live else bar.line(), end="" if live else "\n", file=sys.stderr
-                )
-                sys.stderr.flush()
-
-        speaker = threading.Thread(target=speak, daemon=True)
-        speaker.start()
-        try:
+        with _live_display.show(bar) if sys.stderr.isatty() else _log_lines(bar):
             yield bar
-        finally:
-            stop.set()
-            speaker.join()
-            if live:
-                print("\r\x1b[K", end="", file=sys.stderr, flush=True)
 
     def note(self, sentence: str) -> None:
-        """A sentence that stays."""
+        """Print a sentence that stays."""
         if not self.quiet:
             print(sentence, file=sys.stderr, flush=True)
+
+
+@contextlib.contextmanager
+def _log_lines(bar: Bar) -> Iterator[None]:
+    """Print the bar's line every `QUIET_SECONDS`."""
+    stop = threading.Event()
+
+    def print_lines() -> None:
+        while not stop.wait(QUIET_SECONDS):
+            print(bar.line(), file=sys.stderr, flush=True)
+
+    thread = threading.Thread(target=print_lines, daemon=True)
+    thread.start()
+    try:
+        yield
+    finally:
+        stop.set()
+        thread.join()
+
+
+class _LiveDisplay:
+    """The bars of all operations under way, in one live display: a terminal can hold only one."""
+
+    def __init__(self) -> None:
+        self._bars: list[Bar] = []
+        self._lock = threading.Lock()
+        self._live: Any = None
+
+    @contextlib.contextmanager
+    def show(self, bar: Bar) -> Iterator[None]:
+        """Show `bar` in the terminal until the end of the `with` block."""
+        from rich.console import Console  # here, because `camp --help` does without it
+        from rich.live import Live
+
+        with self._lock:
+            self._bars = [*self._bars, bar]
+            if self._live is None:
+                self._live = Live(console=Console(stderr=True), get_renderable=self._table, transient=True)
+                self._live.start()
+        try:
+            yield
+        finally:
+            with self._lock:
+                self._bars = [other for other in self._bars if other is not bar]
+                if not self._bars:
+                    self._live.stop()
+                    self._live = None
+
+    def _table(self) -> "Table":
+        from rich.progress_bar import ProgressBar
+        from rich.table import Table
+        from rich.text import Text
+
+        table = Table.grid(padding=(0, 1))
+        for bar in self._bars:
+            shown = ProgressBar(total=bar.total or 1.0, completed=bar.done if bar.total else 1.0, width=30)
+            table.add_row(Text(bar.title), shown, Text(bar.state()))
+        return table
+
+
+_live_display = _LiveDisplay()

@@ -1,7 +1,7 @@
-"""Randomness by name: every draw has its own generator, so that no draw depends on how many came before it.
+"""Named random generators: the seed of a draw does not depend on the draws before it.
 
-A run that is killed in epoch 40 and resumed there asks for `generator(seed, "epoch", task, 40)` again and
-gets the same numbers as a run that was never disturbed.
+A run that is killed in epoch 40 and resumed there asks for `generator(seed, "epoch", task, 40)`
+again and gets the same numbers as a run that was never interrupted.
 """
 
 import hashlib
@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 
 def seed_of(seed: int, *names: object) -> int:
-    """A 63-bit seed for the draw called `names` in the run with `seed`.
+    """Derive a 63-bit seed from the run's `seed` and the names of a draw.
 
     >>> seed_of(0, "epoch", 1, 2) == seed_of(0, "epoch", 1, 2) != seed_of(0, "epoch", 1, 3)
     True
@@ -24,12 +24,12 @@ def seed_of(seed: int, *names: object) -> int:
 
 
 def generator(seed: int, *names: object) -> "torch.Generator":
-    """A fresh CPU generator for the draw called `names`."""
+    """Return a new CPU generator for the draw called `names`."""
     import torch
 
     return torch.Generator().manual_seed(seed_of(seed, *names))
 
 
 def numpy_generator(seed: int, *names: object) -> np.random.Generator:
-    """The same for numpy."""
+    """Return a new NumPy generator for the draw called `names`."""
     return np.random.default_rng(seed_of(seed, *names))

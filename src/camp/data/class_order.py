@@ -1,4 +1,4 @@
-"""In which order classes come, how they are dealt to tasks, and which of them are novel."""
+"""Class order: the order of the classes, their division into tasks, and the number of novel classes."""
 
 import functools
 import json
@@ -16,24 +16,22 @@ from camp.data.scenario import Scenario
 
 @functools.cache
 def class_orders() -> dict[str, list[int | str]]:
-    """The published class orders by data set: label ids, or names for cub200."""
+    """Return the published class orders by data set: label ids, or names for cub200."""
     text = resources.files("camp.data").joinpath("class_orders.json").read_text(encoding="utf-8")
     orders: dict[str, list[int | str]] = json.loads(text)
     return orders
 
 
 def classes_of_tasks(scenario: Scenario, dataset: Dataset, seed: int) -> list[list[int]]:
-    """The classes of each task, as positions in `dataset.classes`."""
+    """Return the classes of each task, as indices into `dataset.classes`."""
     count = scenario.classes or len(dataset.classes)
     if count > len(dataset.classes):
         raise CampError(f"{dataset.name} has {len(dataset.classes)} classes, not {count}; ask for fewer.")
     if scenario.tasks > count:
-        raise CampError(f"{count} classes cannot be cut into {scenario.tasks} tasks; use fewer tasks.")
+        raise CampError(f"{count} classes cannot be divided into {scenario.tasks} tasks; use fewer tasks.")
     if scenario.order == "paper" and dataset.domains is not None and scenario.first_fraction is None:
         if scenario.classes is not None:
-            raise CampError(
-                "Tasks that are domains have all of their classes; use the order 'seed' for fewer."
-            )
+            raise CampError("With domains as tasks all classes are used; use the order 'seed' for fewer.")
         return _domain_chunks(dataset.domains, scenario.tasks)
     order = _order(scenario, dataset, seed)[:count]
     if scenario.first_fraction is None:
@@ -43,7 +41,7 @@ def classes_of_tasks(scenario: Scenario, dataset: Dataset, seed: int) -> list[li
 
 
 def _order(scenario: Scenario, dataset: Dataset, seed: int) -> np.ndarray:
-    """All classes (C,) in the order in which they come."""
+    """Return all classes (C,) in the order of the stream."""
     if scenario.order == "seed":
         return numpy_generator(seed, "order").permutation(len(dataset.classes))
     if scenario.order == "given" or dataset.domains is not None:
@@ -62,7 +60,7 @@ def _order(scenario: Scenario, dataset: Dataset, seed: int) -> np.ndarray:
 
 
 def _domain_chunks(domains: Sequence[str], tasks: int) -> list[list[int]]:
-    """One domain a task; with more tasks a part of one, so that the domain changes from task to task."""
+    """Return one domain, or a part of one, per task, so that the domain changes with each task."""
     members: dict[str, list[int]] = defaultdict(list)
     for label, domain in enumerate(domains):
         members[domain].append(label)
@@ -72,7 +70,7 @@ def _domain_chunks(domains: Sequence[str], tasks: int) -> list[list[int]]:
     rounds, rest = divmod(tasks, len(members))
     if rest or rounds > min(map(len, members.values())):
         raise CampError(
-            f"{len(members)} domains cannot be cut into {tasks} tasks of one domain each; use a multiple of "
+            f"{len(members)} domains cannot be divided into {tasks} tasks of one domain each; use a multiple of "
             f"{len(members)}, or the order 'seed'."
         )
     parts = {domain: np.array_split(labels, rounds) for domain, labels in members.items()}
@@ -80,7 +78,7 @@ def _domain_chunks(domains: Sequence[str], tasks: int) -> list[list[int]]:
 
 
 def novel_counts(scenario: Scenario, chunks: Sequence[Sequence[int]]) -> list[int]:
-    """How many classes of each task are novel."""
+    """Return the number of novel classes of each task."""
     total = sum(len(chunk) for chunk in chunks)
     counts = []
     for task, chunk in enumerate(chunks):
@@ -88,7 +86,7 @@ def novel_counts(scenario: Scenario, chunks: Sequence[Sequence[int]]) -> list[in
         if fraction in (0, 1):
             count = int(fraction) * len(chunk)
         elif scenario.first_fraction is None:
-            # The reference's rule. Rounding keeps 0.29 * 100 = 28.999... from losing a class.
+            # The rule of the authors' code; rounding prevents 0.29 * 100 = 28.999... from losing a class.
             count = min(int(round(total * fraction, 9) // len(chunks)), len(chunk))
         else:
             count = int(round(len(chunk) * fraction, 9))

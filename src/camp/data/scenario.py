@@ -1,4 +1,4 @@
-"""Scenarios: how classes and labels are dealt to tasks, as the paper's settings have it."""
+"""Scenarios: how classes and labels are distributed over the tasks of a stream."""
 
 import dataclasses
 from dataclasses import dataclass
@@ -7,19 +7,19 @@ from typing import Any, Literal
 from camp.core.errors import CampError
 from camp.data.datasets import dataset_info
 
-PRESETS: dict[str, dict[str, Any]] = {
-    # Known and novel classes in each of a number of disjoint tasks.
+SCENARIO_PRESETS: dict[str, dict[str, Any]] = {
+    # Generalized continual category discovery: known and novel classes in each of several disjoint tasks.
     "gccd": {"novel_fraction": 0.2, "labelled_fraction": 0.5},
     # Class-incremental learning: everything is labelled.
     "cil": {"novel_fraction": 0.0, "labelled_fraction": 1.0},
-    # Self-supervised continual learning: nothing is.
+    # Self-supervised continual learning: nothing is labelled.
     "ssl-cl": {"novel_fraction": 1.0, "labelled_fraction": 0.0},
     # Semi-supervised continual learning: no novel classes.
     "semi-cl": {"novel_fraction": 0.0, "labelled_fraction": 0.5},
     # Generalized category discovery: one task.
     "gcd": {"tasks": 1, "novel_fraction": 0.2, "labelled_fraction": 0.5},
-    # Incremental GCD: the first stage is GCD; each later one brings new classes without labels, more pictures
-    # of the old ones, and with their labels the pictures that came without in the stage before.
+    # Incremental GCD: GCD, then stages with unlabelled images of new and old classes, and with the
+    # unlabelled images of the stage before, now with their labels.
     "igcd": {
         "first_novel_fraction": 0.2,
         "novel_fraction": 1.0,
@@ -37,39 +37,39 @@ PRESETS: dict[str, dict[str, Any]] = {
         "recurring_fraction": 0.2,
     },
 }
-"""The rows of the supplement's table of settings."""
+"""Fields of `Scenario` for each setting in the table of the paper's supplement."""
 
 
 @dataclass(frozen=True)
 class Scenario:
-    """How classes and labels are dealt to tasks."""
+    """Distribution of classes and labels over tasks."""
 
     tasks: int = 5
-    """N, the number of tasks."""
+    """Number of tasks N."""
     novel_fraction: float = 0.2
-    """Share of the classes that never carry a label when they first come; the last ones of each task."""
+    """Fraction of classes that have no labels in their first task; they are the last classes of each task."""
     labelled_fraction: float = 0.5
-    """Share of the pictures of a known class that carry their label."""
+    """Fraction of the images of a known class that are labelled."""
     labelling: Literal["bernoulli", "exact"] = "bernoulli"
-    """Each picture by the toss of a coin, as in the reference, or exactly that share of each class."""
+    """Label each image with that probability (authors' code), or that fraction of each class."""
     order: Literal["paper", "seed", "given"] = "paper"
-    """Class order: the published one, shuffled by the seed, or that of the data set."""
+    """Class order: the published one, shuffled with the seed, or that of the data set."""
     tell_k: bool = True
-    """Whether a method is told how many novel categories a task and how many categories the stream has."""
+    """Whether methods are given the numbers of novel categories and of all categories."""
     images_per_class: int | None = None
-    """A cap on the train pictures of a class, for small machines: the same pictures for every seed."""
+    """Maximum number of train images per class, the same images for every seed; None for all."""
     test_per_class: int | None = None
-    """The same for test pictures."""
+    """Maximum number of test images per class; None for all."""
     classes: int | None = None
-    """Only so many classes, the first of the order; None for all."""
+    """Number of classes, the first in the class order; None for all."""
     first_fraction: float | None = None
-    """Share of the classes in the first task; None makes all tasks alike."""
+    """Fraction of classes in the first task; None for tasks of equal size."""
     first_novel_fraction: float | None = None
-    """`novel_fraction` of the first task, where it differs."""
+    """`novel_fraction` of the first task; None for the same as in the other tasks."""
     recurring_fraction: float = 0.0
-    """Share of each class that is kept back and comes without labels in the tasks after its first."""
+    """Fraction of each class that appears unlabelled in the tasks after its first one."""
     reveal: bool = False
-    """Whether the unlabelled pictures of a task come again, with their labels, in the next one."""
+    """Whether the unlabelled images of a task are added, with their labels, to the next one."""
 
     def __post_init__(self) -> None:
         if self.tasks < 1:
@@ -90,40 +90,42 @@ class Scenario:
         for name in ("images_per_class", "test_per_class"):
             value = getattr(self, name)
             if value is not None and value < 1:
-                raise CampError(f"{name} must be at least 1, or None for all pictures, not {value}.")
+                raise CampError(f"{name} must be at least 1, or None for all images, not {value}.")
         if self.classes is not None and self.classes < self.tasks:
-            raise CampError(f"{self.classes} classes cannot be cut into {self.tasks} tasks; use fewer tasks.")
+            raise CampError(
+                f"{self.classes} classes cannot be divided into {self.tasks} tasks; use fewer tasks."
+            )
         if self.labelled_fraction == 0 and min(self.novel_fraction, self.first_novel) < 1:
             raise CampError("Known classes need labels: with labelled_fraction 0 set novel_fraction to 1.")
         if self.tasks == 1:
             later = ("first_fraction", "first_novel_fraction", "recurring_fraction", "reveal")
             given = [name for name in later if getattr(self, name)]
             if given:
-                raise CampError(f"{given[0]} speaks of later tasks, but there is only one: leave it out.")
+                raise CampError(f"{given[0]} concerns later tasks, but there is only one task: leave it out.")
 
     @property
     def all_labelled(self) -> bool:
-        """Whether every picture carries its label: class-incremental learning."""
+        """Whether every image is labelled (class-incremental learning)."""
         novel = max(self.novel_fraction, self.first_novel)
         return self.labelled_fraction == 1 and not novel and not self.recurring_fraction
 
     @property
     def first_novel(self) -> float:
-        """The novel fraction of the first task."""
+        """Fraction of novel classes in the first task."""
         return self.novel_fraction if self.first_novel_fraction is None else self.first_novel_fraction
 
 
-def scenario_for(dataset: str, preset: str = "gccd", **changes: Any) -> Scenario:
-    """The scenario `preset` with the paper's numbers for the data set called `dataset`, and `changes`.
+def make_scenario(dataset: str, preset: str = "gccd", **changes: Any) -> Scenario:
+    """Return the scenario `preset` with the paper's settings for `dataset`, changed by `changes`.
 
-    >>> scenario_for("domainnet").tasks, scenario_for("cub200", "cil", tasks=10).novel_fraction
+    >>> make_scenario("domainnet").tasks, make_scenario("cub200", "cil", tasks=10).novel_fraction
     (6, 0.0)
     """
     info = dataset_info(dataset)
-    if preset not in PRESETS:
-        raise CampError(f"There is no scenario {preset!r}; known are {', '.join(PRESETS)}.")
+    if preset not in SCENARIO_PRESETS:
+        raise CampError(f"There is no scenario {preset!r}; known are {', '.join(SCENARIO_PRESETS)}.")
     known = [setting.name for setting in dataclasses.fields(Scenario)]
     for name in changes:
         if name not in known:
             raise CampError(f"A scenario has no setting {name!r}; it has {', '.join(known)}.")
-    return Scenario(**{"tasks": info.tasks, "order": info.order, **PRESETS[preset], **changes})
+    return Scenario(**{"tasks": info.tasks, "order": info.order, **SCENARIO_PRESETS[preset], **changes})

@@ -1,19 +1,45 @@
-"""A split: which picture is in which task, and as what. It can be written, given back and checked."""
+"""Splits: which image is labelled, unlabelled or a test image in which task."""
 
 import dataclasses
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Self
+from typing import Self
+
+from pydantic import TypeAdapter, ValidationError
+from typing_extensions import TypedDict
 
 from camp.core.errors import CampError
 from camp.data.datasets.base import Dataset
 from camp.data.scenario import Scenario
 
 
+class TaskRecord(TypedDict):
+    """A task in `split.json`: class names, and keys by class name."""
+
+    known: list[str]
+    novel: list[str]
+    labelled: dict[str, list[str]]
+    unlabelled: dict[str, list[str]]
+    test: dict[str, list[str]]
+
+
+class SplitRecord(TypedDict):
+    """Content of `split.json`."""
+
+    dataset: str
+    seed: int
+    scenario: dict[str, bool | int | float | str | None]
+    classes: list[str]
+    tasks: list[TaskRecord]
+
+
+_SPLIT_RECORD = TypeAdapter(SplitRecord)
+
+
 @dataclass
-class Pile:
-    """The keys of a task while they are dealt."""
+class TaskKeys:
+    """Keys of the images of a task."""
 
     labelled: set[str] = field(default_factory=set)
     unlabelled: set[str] = field(default_factory=set)
@@ -22,35 +48,35 @@ class Pile:
 
 @dataclass(frozen=True)
 class TaskSplit:
-    """The pictures of one task. Classes are positions in the stream's class order; keys are sorted."""
+    """Classes and sorted keys of one task; classes are indices in the class order of the stream."""
 
     known: tuple[int, ...]
-    """Classes with labelled pictures in this task."""
+    """Classes with labelled images in this task."""
     novel: tuple[int, ...]
-    """Classes that come for the first time, and without a label."""
+    """Classes that appear for the first time and have no labelled images."""
     labelled: tuple[str, ...]
     unlabelled: tuple[str, ...]
     test: tuple[str, ...]
-    """Test pictures of the classes that come for the first time."""
+    """Test images of the classes that appear for the first time."""
 
 
-def tasks_of(piles: Iterable[Pile], class_of: Mapping[str, int]) -> tuple[TaskSplit, ...]:
-    """What the piles make known and novel."""
+def make_tasks(parts: Iterable[TaskKeys], class_of: Mapping[str, int]) -> tuple[TaskSplit, ...]:
+    """Determine the known and novel classes of each task."""
     tasks = []
     seen: set[int] = set()
-    for index, pile in enumerate(piles):
-        known = {class_of[key] for key in pile.labelled}
-        here = known | {class_of[key] for key in pile.unlabelled}
+    for index, part in enumerate(parts):
+        known = {class_of[key] for key in part.labelled}
+        here = known | {class_of[key] for key in part.unlabelled}
         if not here:
-            raise CampError(f"Task {index} has no train pictures; use fewer tasks or check the data.")
+            raise CampError(f"Task {index} has no train images; use fewer tasks or check the data.")
         tasks.append(
             TaskSplit(
                 known=tuple(sorted(known)),
                 novel=tuple(sorted(here - known - seen)),
-                labelled=tuple(sorted(pile.labelled)),
-                unlabelled=tuple(sorted(pile.unlabelled)),
-                # A class without a train picture cannot be learnt, so it is not asked for.
-                test=tuple(sorted(key for key in pile.test if class_of[key] in here)),
+                labelled=tuple(sorted(part.labelled)),
+                unlabelled=tuple(sorted(part.unlabelled)),
+                # A class without train images cannot be learnt, so it is not tested.
+                test=tuple(sorted(key for key in part.test if class_of[key] in here)),
             )
         )
         seen |= here
@@ -59,43 +85,41 @@ def tasks_of(piles: Iterable[Pile], class_of: Mapping[str, int]) -> tuple[TaskSp
 
 @dataclass(frozen=True)
 class Split:
-    """A cut: which picture is labelled, unlabelled or for tests in which task. No method ever sees it."""
+    """Division of a data set into tasks; methods have no access to it."""
 
     dataset: str
     """Name of the data set."""
     seed: int
     scenario: Scenario
     classes: tuple[str, ...]
-    """Names of all classes, in the order of the stream."""
+    """Names of all classes, in the class order of the stream."""
     class_of: Mapping[str, int]
-    """The true class of each key, as a position in `classes`."""
+    """True class of each key, as an index into `classes`."""
     tasks: tuple[TaskSplit, ...]
 
     def keys(self) -> tuple[str, ...]:
-        """All pictures of the stream, train and test, each once, sorted."""
+        """Return the sorted keys of all images of the stream, train and test."""
         return tuple(
             sorted({key for task in self.tasks for key in (*task.labelled, *task.unlabelled, *task.test)})
         )
 
-    def without(self, keys: set[str]) -> "Split":
-        """The same cut without some pictures, such as unreadable ones.
+    def without(self, keys: set[str]) -> Self:
+        """Return the split without some images, such as unreadable ones.
 
-        A class that loses all its labelled pictures becomes novel; one that loses all train pictures is gone.
+        A class that loses all its labelled images becomes novel; one that loses all train images is
+        removed.
         """
-        piles = [
-            Pile(set(task.labelled) - keys, set(task.unlabelled) - keys, set(task.test) - keys)
+        parts = [
+            TaskKeys(set(task.labelled) - keys, set(task.unlabelled) - keys, set(task.test) - keys)
             for task in self.tasks
         ]
-        return dataclasses.replace(self, tasks=tasks_of(piles, self.class_of))._tidy()
-
-    def _tidy(self) -> Self:
-        """Without the classes of pictures that are in no task."""
-        return dataclasses.replace(self, class_of={key: self.class_of[key] for key in self.keys()})
+        less = dataclasses.replace(self, tasks=make_tasks(parts, self.class_of))
+        return dataclasses.replace(less, class_of={key: self.class_of[key] for key in set(less.keys())})
 
     def check(self, dataset: Dataset) -> None:
-        """Refuse a split that does not belong to `dataset`."""
+        """Raise an error if the split does not belong to `dataset` or contradicts itself."""
         if dataset.name != self.dataset:
-            raise CampError(f"The split is about {self.dataset}, but the data set is {dataset.name}.")
+            raise CampError(f"The split is of {self.dataset}, but the data set is {dataset.name}.")
         missing = [name for name in self.classes if name not in dataset.classes]
         if missing:
             raise CampError(f"The split names the class {missing[0]!r}, which {dataset.name} does not have.")
@@ -107,8 +131,10 @@ class Split:
                 )
             name = dataset.classes[dataset.labels[rows[key]]]
             if name != self.classes[self.class_of[key]]:
-                said = self.classes[self.class_of[key]]
-                raise CampError(f"The split calls {key} {said!r}, but {dataset.name} says {name!r}.")
+                given = self.classes[self.class_of[key]]
+                raise CampError(
+                    f"The split gives {key} the class {given!r}, but {dataset.name} says {name!r}."
+                )
         tests = {key for task in self.tasks for key in task.test}
         earlier: set[str] = set()
         for index, task in enumerate(self.tasks):
@@ -117,14 +143,14 @@ class Split:
                 raise CampError(f"The split has {min(both)} labelled and unlabelled in task {index}.")
             for key in (*task.labelled, *task.unlabelled):
                 if key in tests or dataset.is_test[rows[key]]:
-                    raise CampError(f"The split trains on {key} in task {index}, which is a test picture.")
+                    raise CampError(f"The split trains on {key} in task {index}, which is a test image.")
             again = earlier & {*task.unlabelled, *(() if self.scenario.reveal else task.labelled)}
             if again:
                 raise CampError(f"The split has {min(again)} in task {index} and in an earlier one.")
             earlier |= {*task.labelled, *task.unlabelled}
 
-    def to_json(self) -> dict[str, Any]:
-        """The split as plain values for a JSON file, with the pictures of each task by class name."""
+    def to_json(self) -> SplitRecord:
+        """Return the content of `split.json`, with the images of each task by class name."""
         return {
             "dataset": self.dataset,
             "seed": self.seed,
@@ -149,34 +175,42 @@ class Split:
         return {self.classes[label]: members[label] for label in sorted(members)}
 
     @classmethod
-    def from_json(cls, value: Any) -> "Split":
-        """The split that `to_json` wrote, equal in everything."""
+    def from_json(cls, value: object) -> Self:
+        """Return the split that `to_json` wrote, or that a user has written in the same form."""
         try:
-            classes = tuple(str(name) for name in value["classes"])
-            position = {name: label for label, name in enumerate(classes)}
-            piles, class_of = [], {}
-            for task in value["tasks"]:
-                pile = Pile()
-                for part in ("labelled", "unlabelled", "test"):
-                    for name, keys in task[part].items():
-                        getattr(pile, part).update(keys)
-                        class_of.update(dict.fromkeys(keys, position[name]))
-                piles.append(pile)
-            split = cls(
-                dataset=str(value["dataset"]),
-                seed=int(value["seed"]),
-                scenario=Scenario(**value["scenario"]),
-                classes=classes,
-                class_of=class_of,
-                tasks=tasks_of(piles, class_of),
-            )
-            said = [(task["known"], task["novel"]) for task in value["tasks"]]
-        except (KeyError, TypeError, ValueError, AttributeError) as error:
-            raise CampError(f"This is not a split as CAMP writes it ({error!r}).") from error
-        for index, (task, names) in enumerate(zip(split.tasks, said)):
-            if names != ([classes[label] for label in task.known], [classes[label] for label in task.novel]):
+            record = _SPLIT_RECORD.validate_python(value)
+            scenario = Scenario(**record["scenario"])  # type: ignore[arg-type]
+        except (ValidationError, TypeError) as error:
+            reason = " ".join(str(error).split())
+            raise CampError(f"This is not a split as CAMP writes it ({reason}).") from error
+        position = {name: label for label, name in enumerate(record["classes"])}
+        parts, class_of = [], {}
+        for task in record["tasks"]:
+            for members in (task["labelled"], task["unlabelled"], task["test"]):
+                for name, keys in members.items():
+                    if name not in position:
+                        raise CampError(
+                            f"This is not a split as CAMP writes it ({name!r} is not in classes)."
+                        )
+                    class_of.update(dict.fromkeys(keys, position[name]))
+            parts.append(TaskKeys(_keys(task["labelled"]), _keys(task["unlabelled"]), _keys(task["test"])))
+        split = cls(
+            dataset=record["dataset"],
+            seed=record["seed"],
+            scenario=scenario,
+            classes=tuple(record["classes"]),
+            class_of=class_of,
+            tasks=make_tasks(parts, class_of),
+        )
+        for index, (given, derived) in enumerate(zip(record["tasks"], split.to_json()["tasks"])):
+            if (given["known"], given["novel"]) != (derived["known"], derived["novel"]):
                 raise CampError(
-                    f"Task {index} of the split calls other classes known or novel than its pictures are; "
-                    "change the pictures, or leave both alone."
+                    f"Task {index} of the split calls other classes known or novel than its images are; "
+                    "change the images, or leave both alone."
                 )
         return split
+
+
+def _keys(members: Mapping[str, Iterable[str]]) -> set[str]:
+    """Return all keys of a mapping from class names to keys."""
+    return {key for keys in members.values() for key in keys}

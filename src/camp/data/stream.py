@@ -1,4 +1,4 @@
-"""Tasks out of a split: what a method sees, and apart from it the truth, which only evaluation is given."""
+"""Make the tasks of a stream from a split."""
 
 from collections.abc import Callable, Sequence
 
@@ -17,16 +17,19 @@ from camp.data.views import Views
 def make_task(
     split: Split, dataset: Dataset, index: int, open_views: Callable[[Sequence[str]], Views]
 ) -> tuple[Task, TaskTruth]:
-    """Task `index` of the stream, counted from 0; `open_views(keys)` gives the views of pictures."""
+    """Return task `index` (from 0) as a method sees it, and the ground truth for evaluation.
+
+    `open_views(keys)` returns the views of images.
+    """
     if dataset.name != split.dataset:
-        raise CampError(f"The split is about {split.dataset}, but the data set is {dataset.name}.")
+        raise CampError(f"The split is of {split.dataset}, but the data set is {dataset.name}.")
     if not 0 <= index < len(split.tasks):
         raise CampError(f"The stream has tasks 0..{len(split.tasks) - 1}, not {index}.")
     task = split.tasks[index]
     class_of_label = _class_of_label(split, index)
     label_of_class = {label: number for number, label in enumerate(class_of_label)}
 
-    # Names are often sorted by class, so their order must not survive.
+    # Keys are often sorted by class, so the task must not keep their order.
     keys = sorted({*task.labelled, *task.unlabelled})
     order = numpy_generator(split.seed, "task", index).permutation(len(keys))
     keys = [keys[row] for row in order]
@@ -34,7 +37,7 @@ def make_task(
     labels = [label_of_class[split.class_of[key]] if key in labelled else UNLABELLED for key in keys]
 
     tell = split.scenario.tell_k
-    seen = Task(
+    task_seen = Task(
         index=index,
         views=open_views(keys),
         labels=torch.tensor(labels, dtype=torch.int64),
@@ -53,12 +56,12 @@ def make_task(
         class_of_label=class_of_label,
         class_names=split.classes,
     )
-    return seen, truth
+    return task_seen, truth
 
 
 def _class_of_label(split: Split, index: int) -> tuple[int, ...]:
-    """The class behind each number a method has met up to task `index`, in the order of their first label."""
-    numbers: dict[int, None] = {}
+    """Return the class of each label up to task `index`, in the order in which classes are first labelled."""
+    classes: dict[int, None] = {}
     for task in split.tasks[: index + 1]:
-        numbers.update(dict.fromkeys(task.known))
-    return tuple(numbers)
+        classes.update(dict.fromkeys(task.known))
+    return tuple(classes)

@@ -1,4 +1,4 @@
-"""A task as a method sees it, and the truth about it, which only evaluation is given."""
+"""A task as a method sees it, and its ground truth, which only evaluation is given."""
 
 from dataclasses import dataclass
 
@@ -10,22 +10,22 @@ from camp.data.views import Views
 
 @dataclass(frozen=True)
 class Task:
-    """One batch of pictures T^t = T_L^t + T_U^t, in an order that says nothing about their classes.
+    """The images of task t, T^t = T_L^t + T_U^t, in random order.
 
-    Labels are numbers of known classes, counted over the stream in the order in which they first come with a
-    label: 0, 1, ... Classes that never carry a label have no number.
+    Labels number the known classes 0, 1, ... in the order in which they are first labelled in the
+    stream. Classes that are never labelled have no number.
     """
 
     index: int
-    """t, counted from 0."""
+    """Task index t, from 0."""
     views: Views
-    """The n pictures."""
+    """Views of the n images."""
     labels: Tensor
-    """(n,) int64: the known class, or UNLABELLED."""
+    """Labels (n,) int64: the known class, or UNLABELLED."""
     n_novel: int | None
-    """Number of novel categories among the unlabelled pictures, or None if it is to be estimated."""
+    """Number of novel categories among the unlabelled images, or None if it must be estimated."""
     total: int | None
-    """K, the number of categories of the whole stream (the reference's prototypes), or None if not told."""
+    """Number of categories K of the whole stream, or None if it is unknown."""
 
     def __len__(self) -> int:
         return len(self.views)
@@ -33,21 +33,21 @@ class Task:
 
 @dataclass(frozen=True)
 class TaskTruth:
-    """What evaluation knows about a task. Classes are positions in the stream's class order."""
+    """Ground truth of a task, for evaluation; classes are indices in the class order of the stream."""
 
     index: int
     known: tuple[int, ...]
-    """Classes with labelled pictures in this task."""
+    """Classes with labelled images in this task."""
     novel: tuple[int, ...]
-    """Classes without."""
+    """Classes that appear for the first time and have no labelled images."""
     train_classes: np.ndarray
-    """(n,) true class of the task's pictures, in the order of `Task.views`."""
+    """True classes (n,) of the images, in the order of `Task.views`."""
     train_keys: tuple[str, ...]
     test_views: Views
     test_classes: np.ndarray
-    """(m,) true class of the test pictures."""
+    """True classes (m,) of the test images."""
     test_keys: tuple[str, ...]
     class_of_label: tuple[int, ...]
-    """The class behind each known-class number handed out so far, this task included."""
+    """Class of each label up to this task."""
     class_names: tuple[str, ...]
     """Names of all classes of the stream."""

@@ -41,8 +41,8 @@ class ExemplarMemory:
         if self.views is None or self.labels is None:
             return views, labels
         if first:
-            return views.joined(self.views), torch.cat([labels, self.labels])
-        return self.views.joined(views), torch.cat([self.labels, labels])
+            return views.concat(self.views), torch.cat([labels, self.labels])
+        return self.views.concat(views), torch.cat([self.labels, labels])
 
     def state(self) -> dict[str, Tensor]:
         """Return the fingerprints and labels of the images."""
@@ -52,5 +52,5 @@ class ExemplarMemory:
 
     def load_state(self, tensors: dict[str, Tensor], views: Views) -> None:
         """Continue from `state`; the images are found again in the bank of `views`."""
-        self.views = views.restored(tensors["digests"]) if tensors else None
+        self.views = views.from_digests(tensors["digests"]) if tensors else None
         self.labels = tensors.get("labels")

@@ -1,4 +1,4 @@
-"""Fresh networks from a generator: torch's own distributions, never its global random state."""
+"""Initialization of networks from a generator, without torch's global random state."""
 
 import math
 from typing import TypeVar
@@ -11,9 +11,10 @@ Network = TypeVar("Network", bound=nn.Module)
 
 @torch.no_grad()
 def init_default_(network: Network, generator: torch.Generator) -> Network:
-    """Draw every Linear and Conv2d of `network` as torch does by default, in place; returns it.
+    """Initialize every Linear and Conv2d of `network` as torch does by default, in place, and return it.
 
-    Weights are Kaiming-uniform with a = sqrt(5), that is U(-b, b) with b = fan_in^-1/2, and so are biases.
+    Weights are Kaiming-uniform with a = sqrt(5), that is U(-b, b) with b = fan_in^-1/2, and so are
+    biases.
 
     >>> layer = init_default_(nn.Linear(4, 2), torch.Generator().manual_seed(0))
     >>> bool((layer.weight.abs() <= 0.5).all())
@@ -29,5 +30,5 @@ def init_default_(network: Network, generator: torch.Generator) -> Network:
 
 
 def trunc_normal_(weight: Tensor, std: float, generator: torch.Generator) -> Tensor:
-    """Fill `weight` from N(0, std^2) cut off at -2 and 2, as vision transformers do."""
+    """Fill `weight` from N(0, std^2), truncated at -2 and 2, in place."""
     return nn.init.trunc_normal_(weight, std=std, generator=generator)

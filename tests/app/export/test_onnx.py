@@ -18,7 +18,7 @@ from camp.app.prediction.model import Model
 from camp.app.prediction.predict import Prediction, predict
 from camp.core.errors import CampError
 from camp.data.datasets.base import Reader
-from camp.data.images import resized
+from camp.data.images import resize_image
 from camp.discovery.class_metric import ClassMetric
 from camp.discovery.open_set import OpenSet
 
@@ -31,7 +31,7 @@ def exported(path: Path, model: Model, reader: Reader, keys: list[str]) -> dict[
     (given,) = session.get_inputs()
     contents = [reader.decode(reader.read(key)) for key in keys]
     arrays = [
-        resized(content, model.backbone.resolution) if isinstance(content, Image.Image) else content
+        resize_image(content, model.backbone.resolution) if isinstance(content, Image.Image) else content
         for content in contents
     ]
     names = [output.name for output in session.get_outputs()]

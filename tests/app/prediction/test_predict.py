@@ -17,11 +17,11 @@ from camp.app.prediction.model import Model
 from camp.app.prediction.predict import Prediction, Unreadable, predict, predict_image, write_predictions
 from camp.core.errors import CampError
 from camp.core.progress import Bar, Progress
-from camp.data.bank.bank import Bank, BankSpec, BankViews
+from camp.data.bank.bank import Bank, BankSpec
 from camp.data.bank.fill import fill
+from camp.data.bank.views import BankViews, FreshViews, ViewRenderer
 from camp.data.datasets.base import FileReader
-from camp.data.fresh_views import FreshViews, Lens
-from camp.data.images import BadImage
+from camp.data.images import UnreadableImageError
 from camp.data.view_settings import Augmentation, ViewSettings
 from camp.nn.backbones.settings import BackboneSettings
 
@@ -78,13 +78,13 @@ def test_features_are_those_of_a_filled_bank(
     reader, keys = reader_for(KINDS[kind], tmp_path / "pictures", 30)
     model = small_model(KINDS[kind], reader, keys)
     settings = ViewSettings(augmentations=2, views=views)  # type: ignore[arg-type]
-    bank = Bank(tmp_path / "bank", BankSpec.of(model.backbone, settings, Augmentation()))
+    bank = Bank(tmp_path / "bank", BankSpec.for_encoder(model.backbone, settings, Augmentation()))
     digests = [*fill(bank, model.backbone, reader, keys, set(), Progress(quiet=True)).digests.values()]
     if views == "bank":
         kept = BankViews(bank, digests, CPU)
     else:
-        lens = Lens(model.backbone, Augmentation(), model.backbone.mean, model.backbone.std)
-        kept = FreshViews(bank, digests, CPU, lens)
+        renderer = ViewRenderer(model.backbone, Augmentation(), model.backbone.mean, model.backbone.std)
+        kept = FreshViews(bank, digests, CPU, renderer)
     expected = model.features(kept.clean(torch.arange(len(keys))))
     seen: list[torch.Tensor] = []
     features = Model.features
@@ -144,7 +144,7 @@ def test_one_picture_in_memory(folder: Path, model: Model) -> None:
     (expected,) = predict(model, FileReader(folder), ["003.png"])
     found = predict_image(model, (folder / "003.png").read_bytes(), "003.png")
     assert found == expected
-    with pytest.raises(BadImage, match="empty"):
+    with pytest.raises(UnreadableImageError, match="empty"):
         predict_image(model, b"")
 
 
@@ -158,7 +158,7 @@ def test_one_vector_in_memory(tmp_path: Path) -> None:
         (b"\0" * 8, r"shape \(2,\), where embeddings takes \(12,\)"),
         (np.full(12, np.nan, "<f4").tobytes(), "not finite"),
     ):
-        with pytest.raises(BadImage, match=reason):
+        with pytest.raises(UnreadableImageError, match=reason):
             predict_image(model, data)
 
 

@@ -73,7 +73,7 @@ def test_every_picture_format(client: TestClient) -> None:
 
 
 @pytest.mark.parametrize(
-    ("data", "reason"), [(b"", "the file is empty"), (b"GIF89a", "."), (b"hello", "not a picture")]
+    ("data", "reason"), [(b"", "the file is empty"), (b"GIF89a", "."), (b"hello", "not an image")]
 )
 def test_a_broken_picture_is_400_with_its_reason(client: TestClient, data: bytes, reason: str) -> None:
     answer = client.post("/predict", content=data, headers=JPEG)

@@ -198,7 +198,7 @@ OPTIONS: list[tuple[str, Callable[[], None], str, str]] = [
     ("another seed than before", nothing, f"learn W february {NEW} --seed 3", "W was created with other settings and keeps them"),
     ("a backbone that is not known", nothing, "learn V february --backbone albatross", 'There is no backbone "albatross"; the names are efficientnet-lite0'),
     ("a backbone for vectors", nothing, "learn V february --backbone embeddings", "The backbone embeddings takes vectors, not pictures; use camp.CAMP in Python for it."),
-    ("weights for what takes none", nothing, "learn V february --backbone conv-tiny --weights w.pth", "conv-tiny is trained from scratch and takes no weights; leave them out."),
+    ("weights for what takes none", nothing, "learn V february --backbone conv-tiny --weights w.pth", "conv-tiny is trained from scratch and takes no weights; omit them."),
     ("weights that are not there", nothing, "learn V february --weights w.pth", "There is no file w.pth; weights are a .safetensors, .pth, .pt, .bin file"),
     ("weights that are a text", write("w.pth", "my weights"), "learn V february --weights w.pth", "w.pth"),
     ("weights that are a text by another name", write("w.safetensors", "my weights"), "learn V february --weights w.safetensors", "w.safetensors: Error while deserializing"),
@@ -241,8 +241,8 @@ def test_a_mistake_is_a_sentence_and_changes_nothing(
 @pytest.mark.parametrize(
     ("done", "words", "said"),
     [
-        (only_broken, "learn W broken", "3 of 3 pictures cannot be read (first: heron/0.jpg: not a picture"),
-        (mostly_broken, "learn W mostly", "5 of 9 pictures cannot be read (first: 0.jpg: not a picture"),
+        (only_broken, "learn W broken", "3 of 3 pictures cannot be read (first: heron/0.jpg: not an image"),
+        (mostly_broken, "learn W mostly", "5 of 9 pictures cannot be read (first: 0.jpg: not an image"),
         (copy_under_another_label, "learn W february", "1 picture has labels that contradict each other"),
         (only_broken, f"learn V broken {NEW}", "3 of 3 pictures cannot be read"),
         (nothing, "learn W january", "All 13 pictures have been learned before and bring no new label"),
@@ -318,7 +318,7 @@ def enormous() -> bytes:
 BROKEN = {
     "heron/enormous.png": (enormous(), "pixels"),
     "heron/empty.jpg": (b"", "the file is empty"),
-    "heron/text.jpg": (b"a heron", "not a picture in a format that is read here"),
+    "heron/text.jpg": (b"a heron", "not an image in a supported format"),
     "cut.png": (b"", "damaged or truncated"),
 }
 

@@ -42,7 +42,7 @@ def test_two_at_a_time_give_the_numbers_of_one_process_and_failures_are_logged(t
     assert summaries(one) == summaries(two)
     assert two.failed.keys() == one.failed.keys() == {f"gcd, tasks 99, seed {seed}" for seed in (0, 1)}
     for error, log in two.failed.values():
-        assert "10 classes cannot be cut into 99 tasks" in error
+        assert "10 classes cannot be divided into 99 tasks" in error
         assert error in log.read_text()
 
 

@@ -109,7 +109,7 @@ def test_a_run_that_fails_there_says_why(executor, tmp_path: Path):
     )
     outcome = run_study(asked, StudyStore(tmp_path / "store"), executor, QUIET)
     [(error, log)] = outcome.failed.values()
-    assert "cannot be cut into 99 tasks" in error
+    assert "classes cannot be divided into 99 tasks" in error
     assert error in log.read_text()
     assert len(outcome.rows) == 1
 

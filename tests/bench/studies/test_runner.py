@@ -69,7 +69,7 @@ def test_a_run_that_fails_does_not_stop_the_others(tmp_path: Path):
     assert [row.options["method"] for row in outcome.rows] == ["frozen"]
     [(label, (error, log))] = outcome.failed.items()
     assert label == "gcd, tasks 99, seed 0"
-    assert "10 classes cannot be cut into 99 tasks" in error
+    assert "10 classes cannot be divided into 99 tasks" in error
     assert log == store.folder / "logs" / f"{bad.points()[0].address}.log"
     assert len(missing(bad, store)) == 1  # and is tried again next time
 

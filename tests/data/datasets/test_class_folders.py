@@ -1,4 +1,4 @@
-"""Folders of pictures: what is taken, what is left out, and that no disk decides an order."""
+"""Class folders: which files are read, which are ignored, and in which order."""
 
 import os
 from pathlib import Path
@@ -11,7 +11,7 @@ from camp.core.errors import CampError
 from camp.data.datasets import load_dataset
 from camp.data.datasets.base import Dataset, FileReader
 from camp.data.datasets.folders import image_files
-from camp.data.images import BadImage
+from camp.data.images import UnreadableImageError
 
 
 def paint(path: Path) -> None:
@@ -19,7 +19,7 @@ def paint(path: Path) -> None:
     Image.new("L", (2, 2)).save(path, "PNG")
 
 
-def test_only_pictures_are_found(tmp_path):
+def test_only_images_are_found(tmp_path):
     root = tmp_path / "root"
     for name in ("a/1.png", "a/2.JPG", "b/deep/er/3.webp", "4.tiff"):
         paint(root / name)
@@ -110,26 +110,26 @@ def test_nothing_depends_on_the_order_of_the_disk(tmp_path, monkeypatch):
 def test_a_class_with_tests_only_is_refused(tmp_path):
     paint(tmp_path / "train" / "cup" / "1.png")
     paint(tmp_path / "test" / "spoon" / "1.png")
-    with pytest.raises(CampError, match="'spoon' of folder has no train picture"):
+    with pytest.raises(CampError, match="'spoon' of folder has no train image"):
         load_dataset("folder", tmp_path)
 
 
-def test_a_file_that_is_gone_is_a_bad_image(tmp_path):
-    with pytest.raises(BadImage, match="cannot be read"):
+def test_a_missing_file_is_unreadable(tmp_path):
+    with pytest.raises(UnreadableImageError, match="cannot be read"):
         FileReader(tmp_path).read("gone.png")
 
 
-def test_a_monstrous_file_is_a_bad_image(tmp_path):
+def test_a_huge_file_is_unreadable(tmp_path):
     with (tmp_path / "large.png").open("wb") as file:
         file.truncate(1 << 40)
-    with pytest.raises(BadImage, match="larger"):
+    with pytest.raises(UnreadableImageError, match="larger"):
         FileReader(tmp_path).read("large.png")
 
 
 @pytest.mark.parametrize(
     ("change", "sentence"),
     [
-        ({"keys": ()}, "no pictures"),
+        ({"keys": ()}, "no images"),
         ({"keys": ("b", "a")}, "sorted"),
         ({"keys": ("a", "a")}, "sorted and different"),
         ({"labels": np.array([0])}, "one of each for every key"),
@@ -137,7 +137,7 @@ def test_a_monstrous_file_is_a_bad_image(tmp_path):
         ({"labels": np.array([0, 2])}, "outside 0..1"),
         ({"classes": ("x", "x")}, "names a class twice"),
         ({"domains": ("d",)}, "one domain for each"),
-        ({"is_test": np.array([False, True])}, "no train picture"),
+        ({"is_test": np.array([False, True])}, "no train image"),
     ],
 )
 def test_a_data_set_refuses_what_does_not_fit(tmp_path, change, sentence):

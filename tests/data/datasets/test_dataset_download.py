@@ -16,7 +16,7 @@ from filelock import FileLock
 from camp.core.errors import CampError
 from camp.core.progress import Bar, Progress
 from camp.data.datasets import DATASETS, download, load_dataset
-from camp.data.datasets.download import fetch, get, unpack
+from camp.data.datasets.download import download_dataset, fetch, unpack
 from camp.data.datasets.info import Archive
 
 QUIET = Progress(quiet=True)
@@ -74,7 +74,7 @@ def server(monkeypatch):
 
 
 def cifar_archive() -> bytes:
-    """A CIFAR-10 of seven files with a few pictures each."""
+    """A CIFAR-10 of seven files with a few images each."""
     file = io.BytesIO()
     with tarfile.open(fileobj=file, mode="w:gz") as archive:
         for name in (*(f"data_batch_{number}" for number in range(1, 6)), "test_batch"):
@@ -97,39 +97,39 @@ def offer(monkeypatch, server: Server, data: bytes, checksum: str | None = None,
 
 def test_a_data_set_is_downloaded_and_loads(monkeypatch, server, tmp_path):
     offer(monkeypatch, server, cifar_archive())
-    folder = get("cifar10", tmp_path / "deep" / "cifar10", QUIET)
+    folder = download_dataset("cifar10", tmp_path / "deep" / "cifar10", QUIET)
     assert folder == tmp_path / "deep" / "cifar10"
     assert len(load_dataset("cifar10", folder)) == 60
     assert [path.name for path in folder.parent.iterdir()] == ["cifar10"]  # nothing is left beside it
-    get("cifar10", folder, QUIET)
+    download_dataset("cifar10", folder, QUIET)
     assert len(server.requests) == 1  # it is there
 
 
 def test_the_default_place(monkeypatch, server, tmp_path):
     offer(monkeypatch, server, cifar_archive())
     monkeypatch.setenv("CAMP_DATA", str(tmp_path))
-    assert get("cifar10", progress=QUIET) == tmp_path / "cifar10"
+    assert download_dataset("cifar10", progress=QUIET) == tmp_path / "cifar10"
     assert len(load_dataset("cifar10")) == 60
 
 
-def test_lost_connections_are_taken_up_again(monkeypatch, server, tmp_path):
+def test_lost_connections_are_retried(monkeypatch, server, tmp_path):
     data = cifar_archive()
     offer(monkeypatch, server, data)
     server.break_after = [1000, 5000]
-    get("cifar10", tmp_path / "c", QUIET)
+    download_dataset("cifar10", tmp_path / "c", QUIET)
     assert server.requests == [None, "bytes=1000-", "bytes=6000-"]
     assert len(load_dataset("cifar10", tmp_path / "c")) == 60
 
 
-def test_an_interrupted_download_goes_on_where_it_stopped(monkeypatch, server, tmp_path):
+def test_an_interrupted_download_is_resumed(monkeypatch, server, tmp_path):
     data = cifar_archive()
     offer(monkeypatch, server, data)
     server.break_after = [4000] + [0] * 10
-    with pytest.raises(CampError, match=r"4,000 bytes that came are kept"):
-        get("cifar10", tmp_path / "c", QUIET)
+    with pytest.raises(CampError, match=r"4,000 bytes received so far are kept"):
+        download_dataset("cifar10", tmp_path / "c", QUIET)
     assert not (tmp_path / "c").exists()
     server.break_after, server.requests = [], []
-    get("cifar10", tmp_path / "c", QUIET)
+    download_dataset("cifar10", tmp_path / "c", QUIET)
     assert server.requests == ["bytes=4000-"]
     assert len(load_dataset("cifar10", tmp_path / "c")) == 60
 
@@ -142,7 +142,7 @@ def test_a_server_without_ranges_starts_over(server, tmp_path):
     assert (tmp_path / "x.part").read_bytes() == server.files["x"]
 
 
-def test_a_file_that_is_whole_already_is_kept(server, tmp_path):
+def test_a_complete_file_is_not_downloaded_again(server, tmp_path):
     server.files["x"] = b"whole file"
     (tmp_path / "x.part").write_bytes(b"whole file")
     fetch(f"{server.address}/x", tmp_path / "x.part", QUIET)
@@ -152,21 +152,21 @@ def test_a_file_that_is_whole_already_is_kept(server, tmp_path):
     assert (tmp_path / "x.part").read_bytes() == b"whole file"
 
 
-def test_a_wrong_checksum_is_refused_and_forgotten(monkeypatch, server, tmp_path):
+def test_a_file_with_a_wrong_checksum_is_refused_and_removed(monkeypatch, server, tmp_path):
     data = cifar_archive()
     offer(monkeypatch, server, data[:-1] + b"?", "md5:" + hashlib.md5(data).hexdigest())
     with pytest.raises(CampError, match="does not have the checksum md5:"):
-        get("cifar10", tmp_path / "c", QUIET)
+        download_dataset("cifar10", tmp_path / "c", QUIET)
     assert not (tmp_path / "c").exists()
     server.files["cifar.tar.gz"] = data
-    get("cifar10", tmp_path / "c", QUIET)
+    download_dataset("cifar10", tmp_path / "c", QUIET)
     assert server.requests == [None, None]  # the damaged file was not continued
     assert len(load_dataset("cifar10", tmp_path / "c")) == 60
 
 
-def test_a_missing_checksum_is_said(monkeypatch, server, tmp_path, capsys):
+def test_a_missing_checksum_is_reported(monkeypatch, server, tmp_path, capsys):
     offer(monkeypatch, server, cifar_archive(), note="its publisher gives no checksum.")
-    get("cifar10", tmp_path / "c")
+    download_dataset("cifar10", tmp_path / "c")
     assert "cifar.tar.gz: its publisher gives no checksum." in capsys.readouterr().err
 
 
@@ -180,7 +180,7 @@ def test_several_files_are_unpacked_side_by_side(monkeypatch, server, tmp_path):
         for name, data in server.files.items()
     )
     monkeypatch.setitem(DATASETS, "domainnet", dataclasses.replace(DATASETS["domainnet"], archives=archives))
-    folder = get("domainnet", tmp_path / "d", QUIET)
+    folder = download_dataset("domainnet", tmp_path / "d", QUIET)
     assert (folder / "clipart" / "bird" / "1.png").read_bytes() == b"x"
     assert (folder / "clipart_train.txt").read_text().startswith("clipart/bird")
 
@@ -194,28 +194,28 @@ def test_without_network_a_sentence(monkeypatch, server, tmp_path):
             DATASETS, "cifar10", dataclasses.replace(DATASETS["cifar10"], archives=(archive,))
         )
         with pytest.raises(CampError, match=r"Could not download .*; check the network"):
-            get("cifar10", tmp_path / "c", QUIET)
+            download_dataset("cifar10", tmp_path / "c", QUIET)
 
 
-def test_a_file_that_has_moved(monkeypatch, server, tmp_path):
+def test_a_missing_file_on_the_server_is_an_error(monkeypatch, server, tmp_path):
     offer(monkeypatch, server, b"")
     server.files.clear()
     with pytest.raises(CampError, match="answers 404"):
-        get("cifar10", tmp_path / "c", QUIET)
+        download_dataset("cifar10", tmp_path / "c", QUIET)
 
 
 @pytest.mark.parametrize("name", ["stanford_cars", "imagenet_subset", "digits", "folder", "embeddings"])
 def test_what_cannot_be_downloaded_says_how(name, tmp_path):
     with pytest.raises(CampError, match="cannot be downloaded here") as caught:
-        get(name, tmp_path / "x", QUIET)
+        download_dataset(name, tmp_path / "x", QUIET)
     assert DATASETS[name].how_to_get in str(caught.value)
 
 
-def test_a_folder_with_other_things_is_left_alone(monkeypatch, server, tmp_path):
+def test_a_folder_with_other_files_is_not_changed(monkeypatch, server, tmp_path):
     offer(monkeypatch, server, cifar_archive())
     (tmp_path / "notes.txt").write_text("mine")
     with pytest.raises(CampError, match="empty or new folder"):
-        get("cifar10", tmp_path, QUIET)
+        download_dataset("cifar10", tmp_path, QUIET)
     assert server.requests == []
 
 
@@ -223,7 +223,7 @@ def test_two_downloads_do_not_mix(monkeypatch, server, tmp_path):
     offer(monkeypatch, server, cifar_archive())
     (tmp_path / ".c.partial").mkdir()
     with FileLock(tmp_path / ".c.partial" / "lock"), pytest.raises(CampError, match="Another process"):
-        get("cifar10", tmp_path / "c", QUIET)
+        download_dataset("cifar10", tmp_path / "c", QUIET)
 
 
 @pytest.mark.parametrize("name", ["../evil.txt", "/evil.txt", "a/../../evil.txt", "..\\evil.txt"])
@@ -254,7 +254,7 @@ def test_tar_members_that_leave_are_refused(tmp_path, kind):
     assert not (tmp_path / "evil.txt").exists()
 
 
-def test_a_damaged_archive_is_said(tmp_path):
+def test_a_damaged_archive_is_an_error(tmp_path):
     whole = cifar_archive()
     (tmp_path / "x.tar.gz").write_bytes(whole[: len(whole) // 2])
     (tmp_path / "out").mkdir()

@@ -1,12 +1,12 @@
-"""What holds for all data sets: class folders are read, and wrong places are refused."""
+"""All data sets: class folders are read, and folders with other content are refused."""
 
 import pytest
 from tiny_trees import paint, parts
 
 from camp.core.errors import CampError
 from camp.data.datasets import DATASETS, load_dataset
-from camp.data.datasets.class_names import official_names
-from camp.data.datasets.folders import plain
+from camp.data.datasets.base import official_names
+from camp.data.datasets.folders import normalised_name
 
 COMMON = [
     ("cifar10", ["cat", "dog"]),
@@ -38,7 +38,7 @@ def test_every_image_data_set_reads_class_folders(tmp_path, name, classes):
 def test_foreign_classes_are_refused(tmp_path, name):
     for part in ("train", "test"):
         paint(tmp_path / part / "teapot" / "1.png")
-    with pytest.raises(CampError, match=f"'teapot', which is no class of {name}"):
+    with pytest.raises(CampError, match=f"'teapot', which is not a class of {name}"):
         load_dataset(name, tmp_path)
 
 
@@ -59,4 +59,4 @@ def test_wrong_places_are_refused_in_a_sentence(tmp_path, name):
 def test_official_names_differ_without_case_and_signs(name):
     names = official_names(name)
     assert len(names) == DATASETS[name].n_classes
-    assert len({plain(class_name) for class_name in names}) == len(names)
+    assert len({normalised_name(class_name) for class_name in names}) == len(names)

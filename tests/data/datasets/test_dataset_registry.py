@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from camp.core.errors import CampError
-from camp.data.datasets import DATASETS, data_folder, load_dataset, present
+from camp.data.datasets import DATASETS, data_folder, is_present, load_dataset
 from camp.data.datasets.info import Archive
 
 
@@ -47,19 +47,19 @@ def test_unknown_names_and_options():
 def test_default_place(monkeypatch, tmp_path):
     monkeypatch.setenv("CAMP_DATA", str(tmp_path))
     assert data_folder("cub200") == tmp_path / "cub200"
-    assert not present("cub200")
+    assert not is_present("cub200")
     with pytest.raises(CampError, match="camp datasets get cub200"):
         load_dataset("cub200")
     (tmp_path / "cub200" / "train").mkdir(parents=True)
-    assert present("cub200")
-    assert present("cub200", tmp_path / "cub200")
-    assert not present("cub200", tmp_path)
-    assert present("digits")
+    assert is_present("cub200")
+    assert is_present("cub200", tmp_path / "cub200")
+    assert not is_present("cub200", tmp_path)
+    assert is_present("digits")
     monkeypatch.delenv("CAMP_DATA")
     assert data_folder("cub200") == Path.home() / ".cache" / "camp" / "data" / "cub200"
 
 
-def test_the_list_needs_nothing_heavy():
+def test_the_registry_imports_nothing_heavy():
     code = (
         "import sys, camp.data.make_split; print({'torch', 'sklearn', 'scipy', 'pooch'} & set(sys.modules))"
     )

@@ -1,4 +1,4 @@
-"""The layouts of DomainNet, and how many classes of a domain are taken."""
+"""The layouts of DomainNet and the number of classes per domain."""
 
 from pathlib import Path
 
@@ -8,7 +8,7 @@ from tiny_trees import paint, parts
 from camp.bench.settings import DataSettings
 from camp.core.errors import CampError
 from camp.data.datasets import load_dataset
-from camp.data.make_split import cut
+from camp.data.make_split import make_split
 
 DOMAINS = ["clipart", "infograph", "painting", "quickdraw", "real", "sketch"]
 
@@ -61,7 +61,7 @@ def test_domainnet_in_class_incremental_learning(tmp_path, tasks, classes):
     domainnet_tree(tmp_path, classes=51, per_class=2)
     asked = DataSettings(dataset="domainnet", setting="cil", tasks=tasks)
     dataset = load_dataset("domainnet", tmp_path, **asked.loader_options())
-    split = cut(asked.scenario(), dataset, seed=0)
+    split = make_split(asked.scenario(), dataset, seed=0)
     names = [[split.classes[c] for c in task.known] for task in split.tasks]
     assert [len(task) for task in names] == [classes] * tasks
     assert [{name.split("/")[0] for name in task} for task in names] == [

@@ -1,4 +1,4 @@
-"""Vectors in a file of arrays."""
+"""Vectors in an .npz file."""
 
 import numpy as np
 import pytest

@@ -13,7 +13,7 @@ from camp.bench.settings import DataSettings
 from camp.core.errors import CampError
 from camp.data.datasets import load_dataset
 from camp.data.datasets.imagenet_subset import subset_1993
-from camp.data.make_split import cut
+from camp.data.make_split import make_split
 
 
 def test_the_usual_hundred_of_imagenet_comes_from_the_seed_of_the_cifar_order():
@@ -50,7 +50,7 @@ def test_imagenet_subset_in_class_incremental_learning(tmp_path, classes, tasks)
     """The usual hundred, sorted, in the order that numpy's seed 1993 gives to a hundred things."""
     imagenet_tree(tmp_path, classes)
     dataset = load_dataset("imagenet_subset", tmp_path)
-    split = cut(
+    split = make_split(
         DataSettings(dataset="imagenet_subset", setting="cil", tasks=tasks).scenario(), dataset, seed=3
     )
     assert [len(task.known) for task in split.tasks] == [100 // tasks] * tasks

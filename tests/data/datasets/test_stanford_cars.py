@@ -1,4 +1,4 @@
-"""The layouts in which Stanford Cars are found."""
+"""The layouts of Stanford Cars."""
 
 import numpy as np
 import pytest

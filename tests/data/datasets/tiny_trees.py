@@ -1,4 +1,4 @@
-"""Tiny trees of pictures, and the keys of a class."""
+"""Small class folders for tests."""
 
 from pathlib import Path
 

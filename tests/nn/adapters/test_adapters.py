@@ -1,4 +1,4 @@
-"""Adapters: the exact solution by its normal equations, descent towards it, known drifts, SDC by loops."""
+"""Adapters: exact solution, SGD, known drifts, and SDC against loops."""
 
 import math
 
@@ -67,7 +67,7 @@ def test_sgd_approaches_the_exact_solution() -> None:
     assert (sgd - exact).norm() < 0.05 * (centroids - exact).norm()
 
 
-def test_mlp_learns_a_bent_drift_that_no_affine_map_can() -> None:
+def test_mlp_learns_a_nonlinear_drift() -> None:
     old = torch.randn(800, 6, generator=draw(1))
     new = old.abs()
     fresh = torch.randn(300, 6, generator=draw(2))
@@ -79,7 +79,7 @@ def test_mlp_learns_a_bent_drift_that_no_affine_map_can() -> None:
     assert error("mlp") < 0.7 * error("linear")
 
 
-def test_trex_reaches_features_that_do_not_lie_on_the_sphere() -> None:
+def test_the_trex_adapter_fits_unnormalised_features() -> None:
     old = torch.randn(600, 6, generator=draw(1))
     new = 20 * old / old.norm(dim=1, keepdim=True) + 5
     psi = fit_adapter("trex", old, new, AdapterSettings(), draw())
@@ -88,7 +88,7 @@ def test_trex_reaches_features_that_do_not_lie_on_the_sphere() -> None:
     assert (psi(fresh) - hit).norm(dim=1).mean() < 0.2 * hit.norm(dim=1).mean()
 
 
-def test_an_epoch_sees_each_picture_about_once_whatever_its_views(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_epoch_takes_one_view_per_image(monkeypatch: pytest.MonkeyPatch) -> None:
     seen: list[int] = []
     real = F.mse_loss
 

@@ -95,7 +95,7 @@ def test_the_residual_mlp_starts_as_the_identity(settings: dict[str, object]) ->
     assert gradients["fc2.weight"].abs().sum() > 0
 
 
-def test_efficientnet_is_the_default_and_says_what_it_saw() -> None:
+def test_efficientnet_is_the_default_and_notes_its_training_data() -> None:
     backbone = made(resolution=64)
     assert backbone.name == "efficientnet-lite0"
     assert backbone.note == "EfficientNet-Lite0 was trained with ImageNet's labels."
@@ -135,7 +135,7 @@ def test_the_engine_is_no_part_of_the_fingerprint(tiny_file: str) -> None:
     assert len(prints) == 1
 
 
-def test_a_cut_is_noted(tiny_file: str) -> None:
+def test_a_truncated_vit_is_noted(tiny_file: str) -> None:
     assert made(weights=tiny_file, resolution=32, depth=2).note == "vit-64d8 was cut after block 2 of 3."
     assert made(weights=tiny_file, resolution=32).note == ""
 
@@ -163,9 +163,9 @@ def test_random_vit_small() -> None:
         ({"weights": "TINY", "backbone": "vit-s16"}, "are of vit-64d8, not of vit-s16"),
         ({"weights": "TINY", "backbone": "efficientnet-lite0"}, "are of vit-64d8, not of efficientnet-lite0"),
         ({"weights": "LITE0", "backbone": "vit-s16"}, "are of efficientnet-lite0, not of vit-s16"),
-        ({"weights": "LITE0", "depth": 11}, "Only a ViT can be cut"),
-        ({"depth": 11}, "Only a ViT can be cut"),
-        ({"trained_blocks": 2}, "no blocks to count"),
+        ({"weights": "LITE0", "depth": 11}, "Only a ViT can be truncated"),
+        ({"depth": 11}, "Only a ViT can be truncated"),
+        ({"trained_blocks": 2}, "no trainable blocks"),
         ({"tip": "mbconv", "trained_blocks": 17}, "has 16 blocks"),
         ({"weights": "random"}, "Only a ViT"),
         ({"backbone": "resnet18", "weights": "x.pth"}, "takes no weights"),
@@ -183,6 +183,6 @@ def test_contradictions_get_sentences(settings: dict[str, object], sentence: str
         made(**{name: files.get(str(value), value) for name, value in settings.items()})
 
 
-def test_settings_come_without_torch() -> None:
+def test_settings_are_imported_without_torch() -> None:
     code = "import sys, camp.nn.backbones.settings; sys.exit('torch' in sys.modules or 'onnxruntime' in sys.modules)"
     assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0

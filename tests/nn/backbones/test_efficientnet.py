@@ -1,4 +1,4 @@
-"""EfficientNet-Lite0 with its real weights: cut anywhere it is the uncut network."""
+"""EfficientNet-Lite0 with its real weights: trunk and tip equal the whole network."""
 
 import pytest
 import torch
@@ -7,7 +7,7 @@ from torch import Tensor
 
 from camp.core.errors import CampError
 from camp.nn.backbones import efficientnet
-from camp.nn.backbones.efficientnet import our_layout, packaged_weights, split_last, split_pooled
+from camp.nn.backbones.efficientnet import convert_names, packaged_weights, split_last, split_pooled
 from camp.nn.backbones.weights import State, load_weights
 
 STAGES = ((1, 1, 3), (2, 2, 3), (2, 2, 5), (3, 2, 3), (3, 1, 5), (4, 2, 5), (1, 1, 3))
@@ -63,7 +63,7 @@ def test_kernels_are_those_of_the_paper(published: State) -> None:
 
 def test_pooled_trunk_is_the_uncut_network(published: State, pixels: Tensor) -> None:
     state = doubled(published)
-    trunk = split_pooled(our_layout(state, "file"))
+    trunk = split_pooled(convert_names(state, "file"))
     torch.testing.assert_close(trunk(pixels)["vector"], plain_network(pixels, state))
     assert not any(parameter.requires_grad for parameter in trunk.parameters())
 
@@ -71,7 +71,7 @@ def test_pooled_trunk_is_the_uncut_network(published: State, pixels: Tensor) -> 
 @pytest.mark.parametrize("trained", [1, 3])
 def test_trunk_and_tip_are_the_uncut_network(published: State, pixels: Tensor, trained: int) -> None:
     state = doubled(published)
-    trunk, tip, field = split_last(our_layout(state, "file"), 64, trained)
+    trunk, tip, field = split_last(convert_names(state, "file"), 64, trained)
     batch = trunk(pixels)
     assert batch["tokens"].shape[1:] == field.shape == (4, 192)
     features = tip(batch)
@@ -104,14 +104,14 @@ def test_trunk_and_tip_are_the_uncut_network(published: State, pixels: Tensor, t
         torch.testing.assert_close(gradients[ours], state[theirs].grad)
 
 
-def test_a_norm_never_sees_the_batch(published: State) -> None:
-    _, tip, field = split_last(our_layout(published, "file"), 64, 1)
+def test_norms_do_not_use_batch_statistics(published: State) -> None:
+    _, tip, field = split_last(convert_names(published, "file"), 64, 1)
     tokens = torch.rand(4, *field.shape, generator=torch.Generator().manual_seed(1))
     torch.testing.assert_close(tip.train()({"tokens": tokens})[:2], tip.eval()({"tokens": tokens[:2]}))
 
 
 def test_kept_tokens_give_nearly_the_same_features(published: State) -> None:
-    _, tip, field = split_last(our_layout(published, "file"), 64, 1)
+    _, tip, field = split_last(convert_names(published, "file"), 64, 1)
     tokens = torch.randn(4, *field.shape, generator=torch.Generator().manual_seed(2))
     scale = tokens.abs().amax(dim=-1, keepdim=True) / 127
     exact = tip({"tokens": tokens})
@@ -125,4 +125,4 @@ def test_kept_tokens_give_nearly_the_same_features(published: State) -> None:
 def test_a_file_that_lacks_a_tensor_is_refused(published: State) -> None:
     partial = {name: tensor for name, tensor in published.items() if name != "_conv_head.weight"}
     with pytest.raises(CampError, match=r"my\.pth does not fit efficientnet-lite0: it lacks head\.weight\."):
-        our_layout(partial, "my.pth")
+        convert_names(partial, "my.pth")

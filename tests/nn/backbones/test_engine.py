@@ -8,9 +8,10 @@ from torch import nn
 
 from camp.core.errors import CampError
 from camp.nn.backbones import efficientnet, vit
-from camp.nn.backbones.engine import OnnxEngine, TorchEngine, run_on
+from camp.nn.backbones.engine import OnnxEngine, TorchEngine
+from camp.nn.backbones.onnx_trunk import trunk_graph
+from camp.nn.backbones.registry import run_on
 from camp.nn.backbones.weights import load_weights
-from camp.nn.onnx.graph import graph_of
 
 CPU = torch.device("cpu")
 Made = dict[str, tuple[nn.Module, tuple[str, ...]]]
@@ -28,7 +29,7 @@ def made() -> Made:
         }
         made[f"vit scaled={scaled}"] = vit.split(state, shape, 64, 3, 1)[0], ("tokens", "cls")
         made[f"vit raw scaled={scaled}"] = vit.split(state, shape, 64, 3, 2)[0], ("tokens", "cls")
-    weights = efficientnet.our_layout(load_weights(efficientnet.packaged_weights()), "package")
+    weights = efficientnet.convert_names(load_weights(efficientnet.packaged_weights()), "package")
     made["efficientnet pooled"] = efficientnet.split_pooled(weights), ("vector",)
     made["efficientnet tokens"] = efficientnet.split_last(weights, 64, 1)[0], ("tokens",)
     return made
@@ -47,7 +48,7 @@ def made() -> Made:
 )
 def test_engines_agree(made: Made, name: str) -> None:
     trunk, fields = made[name]
-    ours, theirs = TorchEngine(trunk, CPU), OnnxEngine(graph_of(trunk, 64), fields, threads=2)
+    ours, theirs = TorchEngine(trunk, CPU), OnnxEngine(trunk_graph(trunk, 64), fields, threads=2)
     for count in (1, 5):
         pixels = torch.randn(count, 3, 64, 64, generator=torch.Generator().manual_seed(count))
         expected, found = ours(pixels), theirs(pixels)
@@ -60,10 +61,10 @@ def test_engines_agree(made: Made, name: str) -> None:
 
 def test_engines_may_be_called_from_threads(made: Made) -> None:
     trunk, fields = made["vit scaled=True"]
-    onnx = OnnxEngine(graph_of(trunk, 64), fields, threads=2)
+    onnx = OnnxEngine(trunk_graph(trunk, 64), fields, threads=2)
     pixels = torch.randn(6, 1, 3, 64, 64, generator=torch.Generator().manual_seed(3))
     expected = [TorchEngine(trunk, CPU)(one)["tokens"] for one in pixels]
-    for engine in (TorchEngine(trunk, CPU), onnx, onnx.on_one_core()):
+    for engine in (TorchEngine(trunk, CPU), onnx, onnx.single_threaded()):
         with ThreadPoolExecutor(3) as pool:
             found = [batch["tokens"] for batch in pool.map(engine, pixels)]
         for one, other in zip(found, expected):

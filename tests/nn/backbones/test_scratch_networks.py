@@ -55,7 +55,7 @@ def test_conv_tiny_is_small() -> None:
     assert 50_000 < weights_of(ConvTiny(torch.Generator().manual_seed(0))) < 100_000
 
 
-def test_conv_tiny_looks_at_one_picture_at_a_time() -> None:
+def test_conv_tiny_does_not_depend_on_the_batch() -> None:
     network = ConvTiny(torch.Generator().manual_seed(0))
     pixels = torch.randn(4, 3, 16, 16, generator=torch.Generator().manual_seed(1))
     torch.testing.assert_close(

@@ -1,4 +1,4 @@
-"""Side branches: beside every 3 x 3 convolution while a task is learned, part of it afterwards."""
+"""Side branches: parallel to 3 x 3 convolutions in training, merged into them afterwards."""
 
 import copy
 
@@ -10,7 +10,7 @@ from camp.core.errors import CampError
 from camp.core.seeds import generator
 from camp.nn.backbones.conv_tiny import ConvTiny
 from camp.nn.backbones.resnet import ResNet18
-from camp.nn.backbones.side_branches import Branched, SideBranches
+from camp.nn.backbones.side_branches import BranchedConv, SideBranches
 
 NETWORKS = {
     "resnet18": lambda: ResNet18(8, 8, generator(0, "network")),
@@ -25,7 +25,7 @@ def pixels(count: int = 5) -> dict[str, Tensor]:
 
 
 def used(name: str) -> nn.Module:
-    """A network whose batch norms have seen pictures."""
+    """A network whose batch norms have seen images."""
     network = NETWORKS[name]().train()
     for _ in range(3):
         network(pixels())
@@ -37,7 +37,7 @@ def grown(name: str) -> tuple[nn.Module, SideBranches, dict[str, Tensor]]:
     network = used(name)
     branches = SideBranches(network)
     sides: dict[str, Tensor] = {
-        part: m.side for part, m in network.named_modules() if isinstance(m, Branched)
+        part: m.side for part, m in network.named_modules() if isinstance(m, BranchedConv)
     }
     with torch.no_grad():
         for part, side in sides.items():
@@ -83,7 +83,7 @@ def test_a_branch_is_added_to_the_middle_of_its_kernel(name: str) -> None:
 
 
 @every_network
-def test_the_rest_stands_still_while_branches_learn(name: str) -> None:
+def test_only_branches_are_trained(name: str) -> None:
     network = used(name)
     SideBranches(network)
     before = {key: value.clone() for key, value in network.state_dict().items()}
@@ -127,14 +127,14 @@ def test_a_copy_made_before_has_no_branches() -> None:
     network = used("resnet18")
     old = copy.deepcopy(network)
     SideBranches(network)
-    assert not any(isinstance(module, Branched) for module in old.modules())
+    assert not any(isinstance(module, BranchedConv) for module in old.modules())
 
 
 @pytest.mark.parametrize(("stride", "groups"), [(1, 1), (2, 1), (2, 2)])
 def test_a_branch_sees_what_its_convolution_sees(stride: int, groups: int) -> None:
     """y_o(i, j) = sum_c V_oc x_c(stride i, stride j) beside a convolution that gives 0."""
     main = nn.Conv2d(4, 6, 3, stride, 1, groups=groups)
-    branched = Branched(main)
+    branched = BranchedConv(main)
     with torch.no_grad():
         main.weight.zero_()
         main.bias.zero_()  # type: ignore[union-attr]

@@ -1,4 +1,4 @@
-"""The cut ViT against the whole network, written once more from the paper of the transformer."""
+"""Trunk and tip of the ViT against an independent implementation of the whole network."""
 
 import math
 
@@ -123,7 +123,7 @@ def test_vit_small_trains_as_many_weights_as_the_reference() -> None:
     assert sum(parameter.numel() for parameter in tip.blocks.parameters()) == 1_774_464
 
 
-def test_training_leaves_the_checkpoint_alone() -> None:
+def test_training_does_not_change_the_checkpoint() -> None:
     state = weights(SMALL)
     before = {name: tensor.clone() for name, tensor in state.items()}
     _, tip = split(state, SMALL, 12, 4, 1)
@@ -195,7 +195,7 @@ def test_attended_mean_has_the_right_gradient(kept: torch.dtype, monkeypatch: py
     torch.testing.assert_close(attended_mean(u, x, scale), attended_mean_oracle(u, whole))
 
 
-def test_attended_mean_gives_tokens_a_gradient_when_they_ask() -> None:
+def test_attended_mean_gives_tokens_a_gradient_if_required() -> None:
     generator = torch.Generator().manual_seed(6)
     u = torch.randn(2, 2, 8, generator=generator, dtype=torch.float64, requires_grad=True)
     x = torch.randn(2, 5, 8, generator=generator, dtype=torch.float64, requires_grad=True)
@@ -219,8 +219,8 @@ def cubic_weights(given: int, side: int) -> Tensor:
 @pytest.mark.parametrize("side", [3, 8, 12])
 def test_position_embeddings_are_interpolated(side: int) -> None:
     given = torch.randn(1, 1 + 6 * 6, 2, generator=torch.Generator().manual_seed(7), dtype=torch.float64)
-    assert torch.equal(vit.interpolated(given, 6), given)
-    found = vit.interpolated(given, side)
+    assert torch.equal(vit.interpolate_positions(given, 6), given)
+    found = vit.interpolate_positions(given, side)
     assert torch.equal(found[:, 0], given[:, 0])
     weights = cubic_weights(6, side)
     expected = torch.einsum("pi,qj,ijd->pqd", weights, weights, given[0, 1:].unflatten(0, (6, 6)))

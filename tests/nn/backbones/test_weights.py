@@ -1,4 +1,4 @@
-"""One ViT in every layout that is out there."""
+"""Weights of one ViT in all supported layouts."""
 
 import pickle
 from pathlib import Path
@@ -10,7 +10,7 @@ from torch import Tensor
 
 from camp.core.errors import CampError
 from camp.nn.backbones.vit import SHAPES, VitShape, random_state
-from camp.nn.backbones.weights import load_weights, vit_shape_of
+from camp.nn.backbones.weights import infer_vit_shape, load_weights
 
 DINO = VitShape(dim=64, patch=4, blocks=2, grid=3)
 DINOV2 = VitShape(dim=64, patch=4, blocks=2, layer_scale=True, grid=3)
@@ -71,7 +71,7 @@ def test_official_files(tmp_path: Path, shape: VitShape) -> None:
     for name in ("a.pth", "a.safetensors"):
         found = load_weights(str(tmp_path / name))
         assert_same(found, state)
-        assert vit_shape_of(found, name) == shape
+        assert infer_vit_shape(found, name) == shape
 
 
 @pytest.mark.parametrize("wrapper", ["teacher", "state_dict", "model"])
@@ -93,7 +93,7 @@ def test_hugging_face_folders(tmp_path: Path, shape: VitShape, prefix: str) -> N
     (tmp_path / "config.json").write_text("{}")
     found = load_weights(str(tmp_path))
     assert_same(found, state)
-    assert vit_shape_of(found, "folder") == shape
+    assert infer_vit_shape(found, "folder") == shape
 
 
 def test_hugging_face_folder_with_an_old_file(tmp_path: Path) -> None:
@@ -109,23 +109,23 @@ def test_half_precision_becomes_single(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("name", list(SHAPES))
-def test_known_shapes_are_told_from_their_tensors(name: str) -> None:
+def test_known_shapes_are_inferred_from_their_tensors(name: str) -> None:
     with torch.device("meta"):
         state = {key: torch.empty(size) for key, size in SHAPES[name].sizes().items()}
-    shape = vit_shape_of(state, "file")
+    shape = infer_vit_shape(state, "file")
     assert (shape, shape.name) == (SHAPES[name], name)
 
 
 def test_register_tokens_are_refused() -> None:
     with pytest.raises(CampError, match="register tokens"):
-        vit_shape_of(official(DINOV2) | {"register_tokens": torch.zeros(1, 4, 64)}, "file")
+        infer_vit_shape(official(DINOV2) | {"register_tokens": torch.zeros(1, 4, 64)}, "file")
 
 
 def test_missing_and_unexpected_tensors_are_named() -> None:
     state = official(DINO)
     state["blocks.1.mlp.w12.weight"] = state.pop("blocks.1.mlp.fc1.weight")
     with pytest.raises(CampError) as caught:
-        vit_shape_of(state, "my.pth")
+        infer_vit_shape(state, "my.pth")
     assert str(caught.value) == (
         "my.pth does not fit vit-64d4: it lacks blocks.1.mlp.fc1.weight and has unexpected blocks.1.mlp.w12.weight."
     )
@@ -134,12 +134,12 @@ def test_missing_and_unexpected_tensors_are_named() -> None:
 def test_tensors_of_another_size_are_named() -> None:
     state = official(DINO) | {"norm.bias": torch.zeros(3)}
     with pytest.raises(CampError, match=r"has another size of norm\.bias"):
-        vit_shape_of(state, "file")
+        infer_vit_shape(state, "file")
 
 
-def test_something_else_is_no_vit() -> None:
+def test_other_networks_are_refused() -> None:
     with pytest.raises(CampError, match="does not hold a ViT"):
-        vit_shape_of({"fc.weight": torch.zeros(2, 2)}, "file")
+        infer_vit_shape({"fc.weight": torch.zeros(2, 2)}, "file")
 
 
 class Evil:
@@ -171,7 +171,7 @@ def test_a_file_that_holds_a_list_is_refused(tmp_path: Path) -> None:
         load_weights(str(tmp_path / "list.pth"))
 
 
-def test_files_that_are_not_there(tmp_path: Path) -> None:
+def test_missing_files(tmp_path: Path) -> None:
     with pytest.raises(CampError, match="There is no file"):
         load_weights(str(tmp_path / "gone.pth"))
     with pytest.raises(CampError, match="There is no file vits16"):
@@ -180,7 +180,7 @@ def test_files_that_are_not_there(tmp_path: Path) -> None:
         load_weights(str(tmp_path))
 
 
-def test_a_name_without_network_says_what_to_do(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+def test_the_error_without_network_says_what_to_do(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setattr("huggingface_hub.constants.HF_HUB_OFFLINE", True)
     monkeypatch.setattr("huggingface_hub.constants.HF_HUB_CACHE", str(tmp_path))
     with pytest.raises(CampError, match="hf download facebook/dino-vits16 --local-dir FOLDER"):

@@ -1,4 +1,4 @@
-"""Distillers: their architectures as the reference has them, and randomness from the generator alone."""
+"""Distillers: architectures as in the authors' code, and initialization from the generator."""
 
 import pytest
 import torch
@@ -44,7 +44,7 @@ def test_mlp_is_linear_norm_relu_linear() -> None:
     assert torch.allclose(network.train()(z), normed.clamp(min=0) @ w2.T + b2, atol=1e-5)
 
 
-def test_trex_lives_on_the_sphere() -> None:
+def test_trex_has_normalised_outputs() -> None:
     network = make_distiller("trex", 6, draw())
     assert network is not None
     w1, b1, gain, shift, w2, b2 = network.parameters()

@@ -54,7 +54,7 @@ def test_it_is_its_equation(labels: list[int], scale: float, margin: float, seed
 
 def test_pytorch_metric_learning_agrees() -> None:
     z, proxies = drawn(6)
-    labels = torch.tensor([0, 0, 3, 1, 3, 0])  # class 2 has a proxy and no picture
+    labels = torch.tensor([0, 0, 3, 1, 3, 0])  # class 2 has a proxy and no image
     reference = ProxyAnchorLoss(CLASSES, DIM, margin=0.1, alpha=32).double()
     with torch.no_grad():
         reference.proxies.copy_(proxies)
@@ -86,7 +86,7 @@ def test_one_class_alone_has_nothing_to_push() -> None:
 
 
 @pytest.mark.parametrize("classes", [0, 3])
-def test_no_images_cost_nothing_and_can_be_differentiated(classes: int) -> None:
+def test_an_empty_batch_has_zero_loss_and_a_gradient(classes: int) -> None:
     z = torch.zeros(2, 0, DIM, requires_grad=True)
     loss = proxy_anchor(z, torch.zeros(0, dtype=torch.long), torch.ones(classes, DIM))
     loss.backward()

@@ -1,4 +1,4 @@
-"""IL2A's loss in closed form, held against plain loops and against samples."""
+"""The loss of IL2A in closed form against loops and against samples."""
 
 import math
 from typing import Any

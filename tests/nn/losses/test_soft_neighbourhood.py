@@ -92,7 +92,7 @@ def test_neighbours_and_positiveness_are_targets() -> None:
     torch.testing.assert_close(gradient, expected)
 
 
-def test_nobody_has_a_neighbour() -> None:
+def test_the_loss_is_zero_without_neighbours() -> None:
     for images in (0, 1, 4):
         h = projections(images).requires_grad_()
         loss = soft_neighbourhood(h, 1.0)
@@ -102,7 +102,7 @@ def test_nobody_has_a_neighbour() -> None:
         assert not h.grad.any()
 
 
-def test_everybody_is_a_neighbour() -> None:
+def test_all_images_are_neighbours_at_threshold_minus_one() -> None:
     h = torch.ones(2, 8, 4, requires_grad=True)
     loss = soft_neighbourhood(h, 0.85, 1e-3)
     loss.backward()
@@ -125,5 +125,5 @@ def test_thresholds_are_checked(threshold: float) -> None:
 def test_shapes_and_temperatures_are_checked() -> None:
     with pytest.raises(ValueError, match="two views"):
         soft_neighbourhood(torch.zeros(3, 4, 5))
-    with pytest.raises(ValueError, match="above 0"):
+    with pytest.raises(ValueError, match="positive"):
         soft_neighbourhood(projections(2), temperature=0.0)

@@ -24,15 +24,16 @@ from onnx import TensorProto, helper
 
 from camp.app.prediction.model import Model
 from camp.core.errors import CampError
-from camp.core.files import replacing
+from camp.core.files import atomic_write
 from camp.core.version import __version__
 from camp.discovery.class_metric import ClassMetric
 from camp.discovery.open_set import OpenSet
 from camp.nn.backbones.base import Backbone
 from camp.nn.backbones.engine import OnnxEngine, TorchEngine
-from camp.nn.onnx.graph import Graph, graph_of
-from camp.nn.onnx.operators import include
-from camp.nn.onnx.tips import add_tip
+from camp.nn.backbones.onnx_tip import add_tip
+from camp.nn.backbones.onnx_trunk import trunk_graph
+from camp.nn.onnx.graph import Graph
+from camp.nn.onnx.operators import inline_model
 
 OPSET, IR_VERSION = 17, 8
 """The first version with a layer norm; runtimes since 2022 read it."""
@@ -85,7 +86,7 @@ def export_onnx(model: Model, path: Path) -> None:
     )
     helper.set_model_props(proto, _about(model))
     onnx.checker.check_model(proto, full_check=True)
-    with replacing(path) as file:
+    with atomic_write(path) as file:
         file.write(proto.SerializeToString())
 
 
@@ -98,9 +99,9 @@ def _trunk(graph: Graph, backbone: Backbone) -> dict[str, str]:
     if backbone.trunk is None:
         return {"pixels": x}
     if isinstance(backbone.trunk, OnnxEngine):
-        return include(graph, backbone.trunk.graph, {"pixels": x})
+        return inline_model(graph, backbone.trunk.graph, {"pixels": x})
     if isinstance(backbone.trunk, TorchEngine):
-        return include(graph, graph_of(backbone.trunk.trunk, backbone.resolution), {"pixels": x})
+        return inline_model(graph, trunk_graph(backbone.trunk.trunk, backbone.resolution), {"pixels": x})
     raise CampError(f"The trunk of {backbone.name} cannot be written as ONNX.")
 
 

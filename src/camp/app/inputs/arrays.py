@@ -13,10 +13,10 @@ from sklearn.utils import column_or_1d
 
 from camp.app.inputs.base import BatchInput, InputError, ReadableImages
 from camp.app.inputs.names import check_name
-from camp.data.bank.bank import digest_of
+from camp.data.bank.bank import image_digest
 from camp.data.datasets.base import FileReader
 from camp.data.datasets.embeddings import VectorReader
-from camp.data.images import BadImage, decode, rgb
+from camp.data.images import UnreadableImageError, decode_image, to_rgb
 
 ImageLike = str | os.PathLike[str] | Image.Image | np.ndarray
 Label = int | str
@@ -50,16 +50,18 @@ class ImageReader:
         if isinstance(image, Image.Image):
             try:
                 with self._lock:
-                    image = np.asarray(rgb(image))
+                    image = np.asarray(to_rgb(image))
             except Exception as error:  # of every kind, as in `decode`
-                raise BadImage(f"damaged or truncated ({error or type(error).__name__})") from error
+                raise UnreadableImageError(
+                    f"damaged or truncated ({error or type(error).__name__})"
+                ) from error
         height, width = image.shape[:2]
         kind = "P6" if image.ndim == 3 else "P5"
         return f"{kind} {width} {height} 255\n".encode() + image.tobytes()
 
-    def decode(self, data: bytes, at_least: int | None = None) -> Image.Image:
+    def decode(self, data: bytes, min_size: int | None = None) -> Image.Image:
         """Decode an image as RGB."""
-        return decode(data, at_least=at_least)
+        return decode_image(data, min_size=min_size)
 
 
 @dataclass
@@ -203,7 +205,7 @@ def unique_digests(contents: Sequence[bytes], learned: Collection[bytes], step: 
     """
     used, digests = set(learned), []
     for row, content in enumerate(contents):
-        digest = content if content not in used else digest_of(content + f" {step} {row}".encode())
+        digest = content if content not in used else image_digest(content + f" {step} {row}".encode())
         used.add(digest)
         digests.append(list(digest))
     return np.array(digests, dtype=np.uint8)

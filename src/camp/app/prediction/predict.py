@@ -19,14 +19,13 @@ import torch
 from torch import Tensor
 
 from camp.app.prediction.model import Model
-from camp.core.files import replacing
+from camp.core.files import atomic_write
 from camp.core.progress import Bar
 from camp.data.augmentations import normalise_, to_unit
-from camp.data.bank.pipeline import TRUNK_BATCH, ahead, decoded, read
+from camp.data.bank.pipeline import TRUNK_BATCH, decode_resized, prefetch_map, read_image, run_trunk
 from camp.data.datasets.base import Reader
-from camp.data.fresh_views import Trunk, in_batches
-from camp.data.images import BadImage, decode
-from camp.data.views import Batch
+from camp.data.images import UnreadableImageError, decode_image
+from camp.data.views import Batch, Trunk
 
 UNKNOWN = "unknown"
 """Name in the prediction of an image that belongs to none of the categories."""
@@ -109,9 +108,11 @@ def _each(
         files: list[LoadedImage | Unreadable] = []
         for key in block:
             try:
-                pixels = _checked(model, decoded(reader.decode, read(reader, key), backbone.resolution))
+                pixels = _checked(
+                    model, decode_resized(reader.decode, read_image(reader, key), backbone.resolution)
+                )
                 files.append((key, pixels))
-            except BadImage as fault:
+            except UnreadableImageError as fault:
                 files.append(Unreadable(key, str(fault)))
         return files
 
@@ -123,20 +124,20 @@ def _each(
     blocks = _blocks(keys, _BLOCK if on_cpu else TRUNK_BATCH)
     rows: Iterator[list[Result | Unreadable]]
     if on_cpu:
-        rows = ahead(lambda block: processed(opened(block)), blocks, _BLOCKS_AHEAD)
+        rows = prefetch_map(lambda block: processed(opened(block)), blocks, _BLOCKS_AHEAD)
     else:
-        rows = map(processed, ahead(opened, blocks, _BLOCKS_AHEAD))
+        rows = map(processed, prefetch_map(opened, blocks, _BLOCKS_AHEAD))
     return chain.from_iterable(rows)
 
 
 def predict_image(model: Model, data: bytes, file: str = "") -> Prediction:
-    """Predict the category of one encoded image; raise `BadImage` if it cannot be decoded.
+    """Predict the category of one encoded image; raise `UnreadableImageError` if it cannot be decoded.
 
     For a model over vectors `data` are their D numbers as little-endian float32.
     """
     model.check_categories()
     resolution = model.backbone.resolution
-    image = _checked(model, decoded(decode if resolution else _vector, data, resolution))
+    image = _checked(model, decode_resized(decode_image if resolution else _vector, data, resolution))
     return _predictions(model, model.backbone.trunk, [(file, image)])[0]
 
 
@@ -150,11 +151,11 @@ def write_predictions(
     """
     if out is None:
         return _write(rows, sys.stdout.buffer, format, live=True)
-    with replacing(out) as file:
+    with atomic_write(out) as file:
         counts = _write(rows, file, format, live=False)
         aside = out.with_name(f"{out.stem}-unreadable.csv")
         if counts.unreadable:
-            with replacing(aside) as other:
+            with atomic_write(aside) as other:
                 other.write(_csv_line(["file", "reason"]))
                 other.writelines(_csv_line(dataclasses.astuple(row)) for row in counts.unreadable)
         else:
@@ -203,9 +204,9 @@ def _blocks(keys: Iterable[str], size: int) -> Iterator[list[str]]:
         yield block
 
 
-def _vector(data: bytes, at_least: int | None = None) -> np.ndarray:
+def _vector(data: bytes, min_size: int | None = None) -> np.ndarray:
     if len(data) % 4:
-        raise BadImage(f"{len(data)} bytes are not float32 numbers")
+        raise UnreadableImageError(f"{len(data)} bytes are not float32 numbers")
     return np.frombuffer(data, dtype="<f4").astype(np.float32)
 
 
@@ -214,9 +215,9 @@ def _checked(model: Model, image: np.ndarray) -> np.ndarray:
     backbone = model.backbone
     expected = (backbone.resolution, backbone.resolution, 3) if backbone.resolution else (backbone.dim,)
     if image.shape != expected:
-        raise BadImage(f"numbers of shape {image.shape}, where {backbone.name} takes {expected}")
+        raise UnreadableImageError(f"numbers of shape {image.shape}, where {backbone.name} takes {expected}")
     if image.dtype.kind == "f" and not np.isfinite(image).all():
-        raise BadImage("it holds numbers that are not finite")
+        raise UnreadableImageError("it holds numbers that are not finite")
     return image
 
 
@@ -251,4 +252,4 @@ def _fields(model: Model, trunk: Trunk | None, pixels: np.ndarray) -> Batch:
     x = torch.from_numpy(pixels)
     if not backbone.resolution:
         return {"vector": x.to(device)}
-    return in_batches(trunk, normalise_(to_unit(x), backbone.mean, backbone.std).to(device), TRUNK_BATCH)
+    return run_trunk(trunk, normalise_(to_unit(x), backbone.mean, backbone.std).to(device), TRUNK_BATCH)

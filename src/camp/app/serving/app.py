@@ -16,7 +16,7 @@ from camp.app.web.guard import Guard
 from camp.app.workspace.workspace import Workspace
 from camp.core.errors import CampError
 from camp.core.version import __version__
-from camp.data.images import BadImage
+from camp.data.images import UnreadableImageError
 
 MAX_BYTES = 64 << 20
 """Size limit of a picture."""
@@ -91,7 +91,7 @@ def prediction_app(model_of: Callable[[], Model], about: str, hosts: frozenset[s
         data = await _body(request)
         try:
             return await run_in_threadpool(answer, data, file)
-        except BadImage as fault:
+        except UnreadableImageError as fault:
             raise HTTPException(400, f"The body cannot be read as a picture: {fault}.") from fault
 
     @app.get("/categories", summary="The categories", response_description="All categories.")

@@ -27,7 +27,7 @@ from pydantic import (
 from camp.app.inputs.names import check_name
 from camp.app.workspace.knowledge import DISCARDED, REVIEWED, Category, Knowledge
 from camp.core.errors import CampError
-from camp.core.files import replacing
+from camp.core.files import atomic_write
 
 Number = Annotated[int, Field(ge=0, lt=2**31)]
 Rows = Annotated[list[Number], AfterValidator(lambda rows: sorted(set(rows)))]
@@ -274,7 +274,7 @@ def append_event(path: Path, event: Event) -> None:
 def extend_log(path: Path, events: Sequence[Event]) -> None:
     """Add several events, all or none, by replacing the file. The lock of the workspace must be held."""
     content = _content(path)
-    with replacing(path) as file:
+    with atomic_write(path) as file:
         file.write(content[: content.rfind(b"\n") + 1])
         file.writelines(event.line().encode() + b"\n" for event in events)
 

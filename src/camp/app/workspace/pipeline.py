@@ -21,10 +21,10 @@ from camp.app.workspace.thumbnails import new_thumbnails
 from camp.app.workspace.training_budget import TrainingBudget, expected_seconds, training_budget
 from camp.app.workspace.workspace import Workspace
 from camp.core.errors import CampError
-from camp.core.progress import Progress, clock
-from camp.data.bank.bank import Bank, BankSpec, BankViews
-from camp.data.bank.fill import Filled, fill
-from camp.data.fresh_views import Lens, views_of
+from camp.core.progress import Progress, format_duration
+from camp.data.bank.bank import Bank, BankSpec
+from camp.data.bank.fill import FillResult, fill
+from camp.data.bank.views import BankViews, ViewRenderer, open_bank_views
 from camp.data.view_settings import Augmentation, ViewSettings
 from camp.nn.backbones.base import Backbone
 
@@ -148,17 +148,17 @@ def plan(request: LearnRequest, settings: WorkspaceSettings) -> TrainingBudget:
 
 def fill_bank(
     backbone: Backbone, images: BatchInput, budget: TrainingBudget, folder: Path, progress: Progress
-) -> tuple[Filled, Callable[[Sequence[bytes]], BankViews]]:
+) -> tuple[FillResult, Callable[[Sequence[bytes]], BankViews]]:
     """Run images through the trunk into a view bank in `folder`; return also a function from digests to views."""
     settings = ViewSettings(augmentations=max(budget.views, 2), bank=str(folder))
     augmentation = Augmentation(crop_scale=CROP_SCALE)
-    bank = Bank.at(settings, BankSpec.of(backbone, settings, augmentation))
+    bank = Bank.open(settings, BankSpec.for_encoder(backbone, settings, augmentation))
     with_augmented = set(images.keys) if budget.views else set()
     filled = fill(bank, backbone, images.reader, images.keys, with_augmented, progress)
     bank = Bank(bank.folder, bank.spec)
     device = backbone.device
-    lens = Lens(backbone, augmentation, backbone.mean, backbone.std)
-    return filled, lambda digests: views_of(bank, digests, device, lens)
+    renderer = ViewRenderer(backbone, augmentation, backbone.mean, backbone.std)
+    return filled, lambda digests: open_bank_views(bank, digests, device, renderer)
 
 
 def _announce(
@@ -177,7 +177,7 @@ def _announce(
     seconds = expected_seconds(backbone, len(images.keys), budget)
     progress.note(
         f"{count(len(images.keys), 'picture')}, {len(labels)} of them labelled{where}; {training}. "
-        f"This takes about {clock(max(seconds, 1))}."
+        f"This takes about {format_duration(max(seconds, 1))}."
     )
 
 

@@ -8,7 +8,7 @@ from pydantic import BaseModel, ConfigDict, Field
 
 from camp.app.workspace.category_ids import Link
 from camp.app.workspace.knowledge import category_title
-from camp.core.progress import clock
+from camp.core.progress import format_duration
 from camp.core.provenance import Provenance
 
 KINDS = {"known": "new, with labels", "returned": "seen before", "discovered": "discovered"}
@@ -115,7 +115,7 @@ class BatchReport(ReportModel):
             lines.append(f"  {self.repeated} pictures had been learned before and count once.")
         lines.append(
             f"Doubtful: {self.doubtful} of {self.n_images - self.n_labelled} unlabelled pictures. "
-            f"It took {clock(self.seconds.total)}."
+            f"It took {format_duration(self.seconds.total)}."
         )
         return "\n".join(lines)
 

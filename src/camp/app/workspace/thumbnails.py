@@ -9,11 +9,11 @@ from PIL import Image
 from camp.app.workspace.learning import LearnedBatch
 from camp.app.workspace.overview import most_doubtful, most_typical
 from camp.app.workspace.storage import Storage
-from camp.core.files import replacing
+from camp.core.files import atomic_write
 from camp.core.progress import Progress
-from camp.data.bank.pipeline import ahead
+from camp.data.bank.pipeline import prefetch_map
 from camp.data.datasets.base import Reader
-from camp.data.images import BadImage
+from camp.data.images import UnreadableImageError
 
 SIDE = 144
 
@@ -30,8 +30,10 @@ def new_thumbnails(
         path = storage.thumbnail(images.digests[row])
         if path is None or path.exists():
             return
-        with contextlib.suppress(BadImage, OSError):  # removed since it was learned: it has no thumbnail
-            image = reader.decode(reader.read(learned.keys[row - first]), at_least=SIDE)
+        with contextlib.suppress(
+            UnreadableImageError, OSError
+        ):  # removed since it was learned: it has no thumbnail
+            image = reader.decode(reader.read(learned.keys[row - first]), min_size=SIDE)
             if isinstance(image, Image.Image):
                 written.append(path)
                 save_thumbnail(image, path)
@@ -40,7 +42,7 @@ def new_thumbnails(
         if storage.thumbnail(bytes(16)) is not None and storage.settings.thumbnails:
             rows = _representative_rows(learned, storage.settings.thumbnails)
             with progress.track("Thumbnails", len(rows)) as bar:
-                for _ in ahead(write, rows):
+                for _ in prefetch_map(write, rows):
                     bar.advance()
         yield
     except BaseException:
@@ -71,7 +73,7 @@ def save_thumbnail(image: Image.Image, path: Path) -> None:
     else:
         image = image.copy()
         image.thumbnail((SIDE, SIDE))
-    with replacing(path) as file:
+    with atomic_write(path) as file:
         image.save(file, format="JPEG", quality=80)
 
 

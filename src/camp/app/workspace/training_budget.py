@@ -60,7 +60,7 @@ def expected_seconds(backbone: Backbone, n_images: int, budget: TrainingBudget) 
     # Reading and decoding; clustering, the metric and the map.
     seconds = 0.01 * n_images / threads + 4 + 0.01 * n_images
     if backbone.trunk is not None:
-        trunk = backbone.trunk.on_one_core() if isinstance(backbone.trunk, OnnxEngine) else backbone.trunk
+        trunk = backbone.trunk.single_threaded() if isinstance(backbone.trunk, OnnxEngine) else backbone.trunk
         pixels = torch.zeros(_PROBE, 3, backbone.resolution, backbone.resolution)
         trunk(pixels[:1])
         begun = time.monotonic()

@@ -30,7 +30,7 @@ from camp.bench.settings import RunSettings, from_dict, to_dict
 from camp.core.errors import CampError
 from camp.core.files import write_text
 from camp.core.progress import Progress
-from camp.data.bank.fill import Block, blocks_of
+from camp.data.bank.fill import Block, encode_blocks
 
 RETRIES = 3
 """Number of times that a task is started again after its worker was lost."""
@@ -232,7 +232,7 @@ def _views_of(
     """Make blocks of views in a worker."""
     torch.set_num_threads(threads)
     experiment = _experiment(settings_json)
-    blocks = blocks_of(
+    blocks = encode_blocks(
         experiment.bank().spec, experiment.backbone, experiment.dataset, digests, keys, set(train)
     )
     return [(good, faults, {name: x.numpy() for name, x in batch.items()}) for good, faults, batch in blocks]

@@ -19,7 +19,7 @@ from camp.bench.evaluation.drift import CentroidDistance
 from camp.bench.evaluation.feature_map import FeatureMap
 from camp.bench.report.numbers import Spread, percent
 from camp.core.errors import CampError
-from camp.core.files import replacing, write_text
+from camp.core.files import atomic_write, write_text
 
 Spec = dict[str, Any]
 """A part of a Vega-Lite specification."""
@@ -484,7 +484,7 @@ def save_figure(chart: Chart, path: Path) -> None:
     if not (pdf.exists() and old.exists() and old.read_bytes() == svg):
         files[".pdf"] = vl_convert.vegalite_to_pdf(spec)
     for ending, content in files.items():
-        with replacing(path.with_suffix(ending)) as file:
+        with atomic_write(path.with_suffix(ending)) as file:
             file.write(content)
 
 

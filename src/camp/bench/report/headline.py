@@ -4,7 +4,7 @@ from camp.bench.report.groups import RunGroup
 from camp.bench.report.numbers import in_percent, percent, spread
 from camp.bench.report.run_tables import comparable, metric
 from camp.bench.report.tables import shown
-from camp.core.progress import clock
+from camp.core.progress import format_duration
 
 
 def best(groups: list[RunGroup]) -> RunGroup:
@@ -55,7 +55,7 @@ def tiles(group: RunGroup) -> list[tuple[str, str, str]]:
         ("Plasticity", shown(metric(group, "plasticity")), "accuracy on a task right after learning it"),
         (
             "Time",
-            clock(seconds.mean) if seconds else "–",
+            format_duration(seconds.mean) if seconds else "–",
             "so far" if group.first.results.unfinished else "for a whole run",
         ),
     ]

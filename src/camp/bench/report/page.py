@@ -19,7 +19,7 @@ from camp.bench.report.tables import LEFT, shown
 from camp.bench.results import CategoryResults, StoredRun
 from camp.core.errors import CampError
 from camp.core.files import write_text
-from camp.core.progress import clock
+from camp.core.progress import format_duration
 
 TEMPLATES = Path(__file__).with_name("templates")
 
@@ -76,7 +76,7 @@ def render_template(name: str, **values: Any) -> str:
         trim_blocks=True,
         lstrip_blocks=True,
     )
-    environment.filters |= {"percent": percent, "shown": shown, "clock": clock}
+    environment.filters |= {"percent": percent, "shown": shown, "clock": format_duration}
     return environment.get_template(name).render(
         css=Markup((TEMPLATES / "page.css").read_text(encoding="utf-8")),
         js=Markup((TEMPLATES / "page.js").read_text(encoding="utf-8")),

@@ -1,1 +1,1 @@
-"""The view bank: outputs of a frozen trunk, computed once and kept on disk."""
+"""View bank: stored outputs of the frozen trunk."""

@@ -1,21 +1,19 @@
-"""The view bank: what the frozen trunk makes of every view, computed once and read ever after.
+"""View bank: the output of the frozen trunk for every view of every image, computed once and stored on disk.
 
-A bank belongs to one trunk, one resolution and one way of augmenting; its pictures are found by the
-fingerprint of their bytes, so one bank serves every split, seed, method and setting of the tip.
+A bank belongs to one trunk, one resolution and one augmentation; its images are addressed by the
+digest of their bytes, so one bank serves every split, seed, method and setting of the tip.
 """
 
 import dataclasses
 import hashlib
 import json
 import os
-from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Self
 
 import numpy as np
 import torch
-from torch import Tensor
 
 from camp.core.errors import CampError
 from camp.core.files import read_json, write_json
@@ -24,20 +22,20 @@ from camp.data.view_settings import Augmentation, ViewSettings
 from camp.data.views import Batch, Encoder, Field
 
 REFERENCE_MEAN, REFERENCE_STD = (0.4914, 0.4822, 0.4465), (0.2023, 0.1994, 0.2010)
-"""CIFAR-10's statistics, which the reference uses for every data set."""
+"""Pixel statistics of CIFAR-10, which the authors' code uses for every data set."""
 
 
-def digest_of(data: bytes) -> bytes:
-    """Fingerprint of a picture's bytes."""
+def image_digest(data: bytes) -> bytes:
+    """Return the digest that identifies an image by its bytes."""
     return hashlib.blake2b(data, digest_size=DIGEST_BYTES).digest()
 
 
 @dataclass(frozen=True)
 class BankSpec:
-    """Everything that decides what a bank holds."""
+    """Everything that determines the content of a bank."""
 
     trunk: str
-    """Fingerprint of the trunk, or `none` for a bank of plain pictures or vectors."""
+    """Fingerprint of the trunk's weights, or "none" for a bank of plain images or vectors."""
     fields: tuple[Field, ...]
     resolution: int
     augmentations: int
@@ -47,8 +45,8 @@ class BankSpec:
     augmentation: Augmentation
 
     @classmethod
-    def of(cls, encoder: Encoder, settings: ViewSettings, augmentation: Augmentation) -> Self:
-        """The bank that `backbone` needs under these settings."""
+    def for_encoder(cls, encoder: Encoder, settings: ViewSettings, augmentation: Augmentation) -> Self:
+        """Describe the bank that `encoder` needs with these settings."""
         reference = settings.normalisation == "reference"
         mean, std = (REFERENCE_MEAN, REFERENCE_STD) if reference else (encoder.mean, encoder.std)
         if settings.views == "bank" and encoder.trunk is not None:
@@ -62,36 +60,36 @@ class BankSpec:
                 std=std,
                 augmentation=augmentation,
             )
-        # Without a trunk, or for fresh views, the bank holds the resized picture (or the vector) itself:
-        # decoding is still done once, and nothing else decides what is in it.
+        # Without a trunk, or for fresh views, the bank holds the resized image (or the vector) itself, which
+        # depends on nothing but the resolution.
         vector = encoder.fields[0].name == "vector" and encoder.trunk is None
         plain = encoder.fields[0] if vector else Field("pixels", (encoder.resolution,) * 2 + (3,), "exact")
         resolution = 0 if vector else encoder.resolution
         return cls("none", (plain,), resolution, 0, "plain", (), (), Augmentation())
 
     def fingerprint(self) -> str:
-        """Name of the bank's folder."""
+        """Return the hash that names the bank's folder."""
         text = json.dumps(dataclasses.asdict(self), sort_keys=True)
         return hashlib.blake2b(text.encode(), digest_size=10).hexdigest()
 
     def columns(self) -> tuple[Column, ...]:
-        """How the fields of one view are kept."""
+        """Return the columns that store the fields of one view."""
         if self.precision == "plain":
             field = self.fields[0]
             return (Column(field.name, field.shape, "uint8" if field.name == "pixels" else "float32"),)
-        kept: list[Column] = []
+        columns: list[Column] = []
         for field in self.fields:
             if field.kind == "exact":
-                kept.append(Column(field.name, field.shape, "float32"))
+                columns.append(Column(field.name, field.shape, "float32"))
             elif self.precision == "half":
-                kept.append(Column(field.name, field.shape, "float16"))
+                columns.append(Column(field.name, field.shape, "float16"))
             else:
-                kept.append(Column(field.name, field.shape, "int8"))
-                kept.append(Column(f"{field.name}_scale", (*field.shape[:-1], 1), "float32"))
-        return tuple(kept)
+                columns.append(Column(field.name, field.shape, "int8"))
+                columns.append(Column(f"{field.name}_scale", (*field.shape[:-1], 1), "float32"))
+        return tuple(columns)
 
     def encode(self, batch: Batch) -> dict[str, np.ndarray]:
-        """A trunk's output as it is written."""
+        """Convert the output of the trunk to the stored precision."""
         values: dict[str, np.ndarray] = {}
         for field in self.fields:
             x = batch[field.name]
@@ -107,125 +105,61 @@ class BankSpec:
 
 
 class Bank:
-    """The clean view and the augmented views of pictures, on disk in `folder`."""
+    """The clean view and the augmented views of images, stored in `folder`."""
 
     def __init__(self, folder: Path, spec: BankSpec) -> None:
         self.folder = folder
         self.spec = spec
-        described = folder / "bank.json"
-        if described.exists() and read_json(described)["fingerprint"] != spec.fingerprint():
+        description = folder / "bank.json"
+        if description.exists() and read_json(description)["fingerprint"] != spec.fingerprint():
             raise CampError(
                 f"The folder {folder} holds another view bank; remove it or choose another with --bank."
             )
         self.clean = Store(folder / "clean", spec.columns())
-        many = tuple(
+        augmented = tuple(
             Column(c.name, (spec.augmentations, *c.shape), c.dtype)
             for c in spec.columns()
             if spec.augmentations
         )
-        self.augmented = Store(folder / "augmented", many) if many else None
+        self.augmented = Store(folder / "augmented", augmented) if augmented else None
 
     @classmethod
-    def at(cls, settings: ViewSettings, spec: BankSpec) -> Self:
-        """The bank for `spec` below the folder of banks."""
+    def open(cls, settings: ViewSettings, spec: BankSpec) -> Self:
+        """Open the bank for `spec` in the folder of all banks."""
         return cls(banks_folder(settings) / spec.fingerprint(), spec)
 
     def describe(self) -> None:
-        """Write what the bank is beside it, for people and for the check on opening."""
-        about = {"fingerprint": self.spec.fingerprint(), **dataclasses.asdict(self.spec)}
-        write_json(self.folder / "bank.json", about)
+        """Write `bank.json`, which describes the bank and is checked when it is opened."""
+        description = {"fingerprint": self.spec.fingerprint(), **dataclasses.asdict(self.spec)}
+        write_json(self.folder / "bank.json", description)
 
-    def missing(self, digests: Sequence[bytes], augmented: bool) -> list[int]:
-        """Positions in `digests` of pictures the bank does not hold (with their augmented views if asked)."""
-        store = self.augmented if augmented and self.augmented is not None else None
-        return [
-            position
-            for position, digest in enumerate(digests)
-            if digest not in self.clean or (store is not None and digest not in store)
-        ]
+    def holds(self, digest: bytes, augmented: bool) -> bool:
+        """Return whether the clean view (and the `augmented` views) of an image are stored."""
+        store = self.augmented if augmented and self.augmented is not None else self.clean
+        return digest in self.clean and digest in store
 
     def stores(self) -> tuple[Store, ...]:
-        """What it is made of."""
+        """Return the store of clean views and, if there is one, that of augmented views."""
         return (self.clean,) if self.augmented is None else (self.clean, self.augmented)
 
     def sealed(self) -> bool:
-        """Whether all it holds is known to have reached the disk."""
+        """Return whether all records are known to be on disk."""
         return all(store.sealed() == len(store) for store in self.stores())
 
     def bytes_per_view(self) -> int:
-        """Bytes one view takes."""
+        """Return the size of one view in bytes."""
         return sum(column.nbytes for column in self.spec.columns())
 
     def nbytes(self) -> int:
-        """Bytes the whole bank takes."""
+        """Return the size of the whole bank in bytes."""
         views = len(self.clean) + len(self.augmented or ()) * self.spec.augmentations
         return views * self.bytes_per_view()
 
 
 def banks_folder(settings: ViewSettings) -> Path:
-    """Where banks are kept: the setting, or the environment's CAMP_BANKS, or the user's cache."""
+    """Return the folder of all banks: the setting, $CAMP_BANKS, or camp/banks in the user's cache."""
     if settings.bank is not None:
         return Path(settings.bank).expanduser()
     if "CAMP_BANKS" in os.environ:
         return Path(os.environ["CAMP_BANKS"])
     return Path(os.environ.get("XDG_CACHE_HOME", Path.home() / ".cache")) / "camp" / "banks"
-
-
-class BankViews:
-    """Views of pictures by their rows in a bank; it knows neither names nor labels."""
-
-    def __init__(self, bank: Bank, digests: Sequence[bytes], device: torch.device) -> None:
-        self._bank = bank
-        self._device = device
-        self._digests = list(digests)
-        self._clean = bank.clean.rows(self._digests)
-        store = bank.augmented
-        held = store is not None and all(digest in store for digest in self._digests)
-        self._augmented = store.rows(self._digests) if store is not None and held else None
-
-    @property
-    def augmentations(self) -> int | None:
-        """Augmented views of each picture."""
-        return self._bank.spec.augmentations
-
-    def __len__(self) -> int:
-        return len(self._digests)
-
-    def clean(self, rows: Tensor) -> Batch:
-        """Clean views of `rows` (B,)."""
-        store, at = self._bank.clean, self._clean[rows.cpu()]
-        return {c.name: store.gather(c, at).to(self._device) for c in store.columns}
-
-    def draw(self, rows: Tensor, count: int, generator: torch.Generator) -> Tensor:
-        """Ids (count, B) of different views of each picture."""
-        order = torch.rand(len(rows), self._bank.spec.augmentations, generator=generator).argsort(dim=1)
-        return order[:, :count].T.contiguous()
-
-    def augmented(self, rows: Tensor, ids: Tensor) -> Batch:
-        """Views `ids` (count, B) of `rows` (B,), view-major."""
-        store = self._bank.augmented
-        if store is None or self._augmented is None:
-            raise ValueError("these pictures have only a clean view (they are test pictures)")
-        count = self._bank.spec.augmentations
-        at = (self._augmented[rows.cpu()] * count + ids).flatten()
-        return {c.name: store.gather(c, at, parts=count).to(self._device) for c in store.columns}
-
-    def _of(self, digests: list[bytes]) -> Self:
-        """The same kind of views of other pictures of the bank."""
-        return type(self)(self._bank, digests, self._device)
-
-    def subset(self, rows: Tensor) -> Self:
-        """Some of the pictures."""
-        return self._of([self._digests[row] for row in rows.tolist()])
-
-    def joined(self, other: Self) -> Self:
-        """These pictures and then the other ones."""
-        return self._of([*self._digests, *other._digests])
-
-    def digests(self) -> Tensor:
-        """(n, 16) uint8."""
-        return torch.frombuffer(bytearray(b"".join(self._digests)), dtype=torch.uint8).view(-1, DIGEST_BYTES)
-
-    def restored(self, digests: Tensor) -> Self:
-        """Views of the pictures with these fingerprints."""
-        return self._of([bytes(d.tolist()) for d in digests])

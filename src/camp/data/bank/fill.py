@@ -1,12 +1,11 @@
-"""Filling a view bank: decode each picture once, make its views, run the trunk, write; all at the same time.
+"""Fill a view bank: read and decode each image once, compute its views, run the trunk and store the output.
 
-Each core takes blocks of pictures all the way (see `blocks`). Pictures go in by fingerprint, so their order in the
-bank says nothing about them.
+Images are stored in the order of their digests, which reveals nothing about them.
 """
 
 import contextlib
 import shutil
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -17,31 +16,29 @@ from torch import Tensor
 from camp.core.errors import CampError
 from camp.core.progress import Progress
 from camp.core.seeds import seed_of
-from camp.data.augmentations import augment_pictures, normalise_, to_unit
-from camp.data.bank.bank import Bank, BankSpec, digest_of
-from camp.data.bank.pipeline import TRUNK_BATCH, ahead, decoded, read
+from camp.data.augmentations import augment_images, normalise_, to_unit
+from camp.data.bank.bank import Bank, BankSpec, image_digest
+from camp.data.bank.pipeline import TRUNK_BATCH, decode_resized, prefetch_map, read_image, run_trunk
 from camp.data.datasets.base import Reader
-from camp.data.fresh_views import in_batches
-from camp.data.images import BadImage
+from camp.data.images import UnreadableImageError
 from camp.data.views import Batch, Encoder
 
 _VIEWS_PER_BLOCK = 72
 
+Block = tuple[list[str], dict[str, str], Batch]
+"""Keys of images, why others of the block could not be read, and the fields of all views, image-major."""
+
 
 @dataclass
-class Filled:
-    """What became of a set of pictures."""
+class FillResult:
+    """Outcome of filling a bank with a set of images."""
 
     digests: dict[str, bytes]
-    """Fingerprint of each readable picture, by key."""
+    """Digest of each readable image, by key."""
     bad: dict[str, str]
-    """Why each other picture could not be read, by key."""
+    """Why each other image could not be read, by key."""
     new_views: int
-    """Views that went through the trunk now."""
-
-
-Block = tuple[list[str], dict[str, str], Batch]
-"""Pictures by their keys, why others could not be read, and what the trunk makes of all views, picture-major."""
+    """Number of views that were computed."""
 
 
 def fill(
@@ -51,76 +48,80 @@ def fill(
     keys: Sequence[str],
     with_augmented: set[str],
     progress: Progress,
-    made_by: Callable[[dict[str, bytes], list[str]], Iterable[Block]] | None = None,
-) -> Filled:
-    """Make sure that `bank` holds the pictures `keys`, with augmented views for those in `with_augmented`.
+    make_blocks: Callable[[dict[str, bytes], list[str]], Iterable[Block]] | None = None,
+) -> FillResult:
+    """Compute and store the views of images that `bank` does not hold yet.
 
-    `made_by` makes the blocks elsewhere, out of fingerprints and the keys that are missing.
+    Args:
+        bank: The bank to fill; only one process at a time writes to it.
+        encoder: Backbone whose trunk is run.
+        reader: Source of the images.
+        keys: Keys of the images.
+        with_augmented: Keys of the images that need augmented views (training images).
+        progress: Progress output.
+        make_blocks: Computes blocks elsewhere, given the digests and the missing keys.
     """
-    digests, bad = _fingerprints(reader, keys, progress)
+    digests, bad = _compute_digests(reader, keys, progress)
     readable = [key for key in keys if key in digests]
-    wanted = _missing(bank, digests, readable, with_augmented)
-    if not wanted and bank.sealed():
-        return Filled(digests, bad, 0)
-    with _only_writer(bank, progress):
+    if not _missing_keys(bank, digests, readable, with_augmented) and bank.sealed():
+        return FillResult(digests, bad, 0)
+    new_views = 0
+    with _lock(bank, progress):
         with progress.track("Checking the bank", 1):
             for store in bank.stores():
                 store.repair()
         bank.describe()
-        wanted = _missing(bank, digests, readable, with_augmented)
-        per_picture = {key: 1 + bank.spec.augmentations * (key in with_augmented) for key in wanted}
-        _check_space(bank, sum(per_picture.values()))
-        made = 0
-        title = f"Trunk {encoder.name}" if encoder.trunk is not None else "Pictures"
-        with progress.track(title, sum(per_picture.values())) as bar:
-            blocks = (
-                made_by(digests, list(wanted))
-                if made_by is not None
-                else blocks_of(bank.spec, encoder, reader, digests, wanted, with_augmented)
-            )
+        missing = _missing_keys(bank, digests, readable, with_augmented)
+        num_views = {key: 1 + bank.spec.augmentations * (key in with_augmented) for key in missing}
+        _check_disk_space(bank, sum(num_views.values()))
+        title = f"Trunk {encoder.name}" if encoder.trunk is not None else "Images"
+        with progress.track(title, sum(num_views.values())) as bar:
+            if make_blocks is not None:
+                blocks = make_blocks(digests, missing)
+            else:
+                blocks = encode_blocks(bank.spec, encoder, reader, digests, missing, with_augmented)
             for keys_done, faults, batch in blocks:
-                if faults:  # files of the same bytes (empty ones, say) are decoded once and are all bad
-                    why = {digests[key]: fault for key, fault in faults.items()}
-                    bad.update({key: why[digest] for key, digest in digests.items() if digest in why})
-                for key in faults:
-                    bar.advance(per_picture[key])
+                if faults:  # files with the same bytes (such as empty ones) are decoded once and are all bad
+                    reasons = {digests[key]: fault for key, fault in faults.items()}
+                    bad.update({key: reasons[digest] for key, digest in digests.items() if digest in reasons})
+                bar.advance(sum(num_views[key] for key in faults))
                 if keys_done:
-                    views = _write(bank, [digests[key] for key in keys_done], batch)
-                    made += views
-                    bar.advance(views)
+                    written = _append_block(bank, [digests[key] for key in keys_done], batch)
+                    new_views += written
+                    bar.advance(written)
                     bar.say(f"{bank.nbytes() / 1e9:.1f} GB")
         for store in bank.stores():
             store.seal()
-    return Filled({key: d for key, d in digests.items() if key not in bad}, bad, made)
+    return FillResult({key: d for key, d in digests.items() if key not in bad}, bad, new_views)
 
 
-def _missing(
-    bank: Bank, digests: dict[str, bytes], keys: Sequence[str], with_augmented: set[str]
-) -> dict[str, None]:
-    """Keys still to be made, sorted by fingerprint, each fingerprint once."""
+def _missing_keys(
+    bank: Bank, digests: Mapping[str, bytes], keys: Sequence[str], with_augmented: Collection[str]
+) -> list[str]:
+    """Return keys of images that are missing in the bank, sorted by digest, one key per digest."""
     rows = sorted((digests[key], key not in with_augmented, key) for key in keys)
-    once: dict[bytes, str] = {}
+    missing: dict[bytes, str] = {}
     for digest, clean_only, key in rows:
-        if digest not in once and bank.missing([digest], augmented=not clean_only):
-            once[digest] = key
-    return dict.fromkeys(once.values())
+        if digest not in missing and not bank.holds(digest, augmented=not clean_only):
+            missing[digest] = key
+    return list(missing.values())
 
 
-def _fingerprints(
+def _compute_digests(
     reader: Reader, keys: Sequence[str], progress: Progress
 ) -> tuple[dict[str, bytes], dict[str, str]]:
-    """Fingerprints of the files that can be read at all, and why the others can not."""
+    """Return the digests of the files that can be read, and why the others cannot."""
 
-    def one(key: str) -> bytes | str:
+    def digest_or_fault(key: str) -> bytes | str:
         try:
-            return digest_of(read(reader, key))
-        except BadImage as fault:
+            return image_digest(read_image(reader, key))
+        except UnreadableImageError as fault:
             return str(fault)
 
     digests: dict[str, bytes] = {}
     bad: dict[str, str] = {}
     with progress.track("Fingerprints", len(keys)) as bar:
-        for key, outcome in zip(keys, ahead(one, keys)):
+        for key, outcome in zip(keys, prefetch_map(digest_or_fault, keys)):
             if isinstance(outcome, bytes):
                 digests[key] = outcome
             else:
@@ -129,73 +130,84 @@ def _fingerprints(
     return digests, bad
 
 
-def blocks_of(
+def encode_blocks(
     spec: BankSpec,
     encoder: Encoder,
     reader: Reader,
-    digests: dict[str, bytes],
-    wanted: Iterable[str],
-    with_augmented: set[str],
+    digests: Mapping[str, bytes],
+    keys: Iterable[str],
+    with_augmented: Collection[str],
 ) -> Iterator[Block]:
-    """Blocks of pictures with the trunk's output, all views of a picture together.
+    """Yield blocks of images with the trunk's output for all views of each image.
 
-    The batch is picture-major: the clean view, then the augmented ones; a block holds pictures of one kind.
-    On a CPU every core takes whole blocks from the file to the trunk's output, and none waits for another. On
-    another device the cores make views ahead of the trunk, which has the device to itself.
+    Views are image-major: the clean view of an image, then its augmented views. All images of a
+    block have augmented views, or none has. On a CPU each thread takes a block from the files to
+    the trunk's output. On another device the threads prepare pixels in advance for the trunk, which
+    runs in the calling thread.
     """
-    plain = spec.precision == "plain"
     device = encoder.device
     on_cpu = device.type == "cpu"
     trunk = encoder.single_threaded_trunk() if on_cpu else encoder.trunk
 
-    def stored(key: str) -> np.ndarray | str:
-        try:
-            return decoded(reader.decode, read(reader, key), spec.resolution)
-        except BadImage as fault:
-            return str(fault)
-
     @torch.no_grad()
-    def block(keys: list[str]) -> tuple[list[str], dict[str, str], Tensor | Batch]:
-        """Views of some pictures, and on a CPU what the trunk makes of them."""
-        outcomes = {key: stored(key) for key in keys}
-        faults = {key: outcome for key, outcome in outcomes.items() if isinstance(outcome, str)}
-        good = [key for key in keys if key not in faults]
-        if not good:
-            return good, faults, {}
-        pictures = torch.from_numpy(np.stack([outcomes[key] for key in good]))
-        if plain:
-            return good, faults, {spec.fields[0].name: pictures}
-        views = to_unit(pictures)[:, None]
-        if good[0] in with_augmented:
-            seeds = [
-                [seed_of(v, "view", digests[key].hex()) for v in range(spec.augmentations)] for key in good
-            ]
-            views = torch.cat([views, augment_pictures(pictures, np.array(seeds), spec.augmentation)], dim=1)
-        x = normalise_(views.flatten(0, 1), spec.mean, spec.std)
-        return good, faults, in_batches(trunk, x, TRUNK_BATCH) if on_cpu else x
+    def encode(keys: list[str]) -> tuple[list[str], dict[str, str], Tensor | Batch]:
+        readable, faults, views = _load_block(spec, reader, digests, keys, with_augmented)
+        if on_cpu and isinstance(views, Tensor):
+            views = run_trunk(trunk, views, TRUNK_BATCH)
+        return readable, faults, views
 
-    train = [key for key in wanted if key in with_augmented]
-    rest = [key for key in wanted if key not in with_augmented]
+    keys = list(keys)
+    train = [key for key in keys if key in with_augmented]
+    rest = [key for key in keys if key not in with_augmented]
     size = max(1, _VIEWS_PER_BLOCK // (1 + spec.augmentations))
     blocks = [train[i : i + size] for i in range(0, len(train), size)]
     blocks += [rest[i : i + _VIEWS_PER_BLOCK] for i in range(0, len(rest), _VIEWS_PER_BLOCK)]
-    for keys, faults, outcome in ahead(block, blocks, lookahead=4):
+    for readable, faults, outcome in prefetch_map(encode, blocks, lookahead=4):
         if isinstance(outcome, Tensor):
-            yield keys, faults, in_batches(trunk, outcome.to(device), TRUNK_BATCH)
+            yield readable, faults, run_trunk(trunk, outcome.to(device), TRUNK_BATCH)
         else:
-            yield keys, faults, outcome
+            yield readable, faults, outcome
 
 
-def _write(bank: Bank, digests: list[bytes], batch: Batch) -> int:
-    """Enter a block: augmented views first, so that a clean entry means the picture is wholly there."""
+def _load_block(
+    spec: BankSpec,
+    reader: Reader,
+    digests: Mapping[str, bytes],
+    keys: list[str],
+    with_augmented: Collection[str],
+) -> tuple[list[str], dict[str, str], Tensor | Batch]:
+    """Return readable keys, faults of the others, and normalised views (n, 3, R, R) or plain fields."""
+    images: dict[str, np.ndarray] = {}
+    faults: dict[str, str] = {}
+    for key in keys:
+        try:
+            images[key] = decode_resized(reader.decode, read_image(reader, key), spec.resolution)
+        except UnreadableImageError as fault:
+            faults[key] = str(fault)
+    readable = list(images)
+    if not readable:
+        return readable, faults, {}
+    pixels = torch.from_numpy(np.stack(list(images.values())))
+    if spec.precision == "plain":
+        return readable, faults, {spec.fields[0].name: pixels}
+    views = to_unit(pixels)[:, None]
+    if readable[0] in with_augmented:
+        seeds = [
+            [seed_of(v, "view", digests[key].hex()) for v in range(spec.augmentations)] for key in readable
+        ]
+        views = torch.cat([views, augment_images(pixels, np.array(seeds), spec.augmentation)], dim=1)
+    return readable, faults, normalise_(views.flatten(0, 1), spec.mean, spec.std)
+
+
+def _append_block(bank: Bank, digests: list[bytes], batch: Batch) -> int:
+    """Store a block and return its number of views; clean views last, as they mark complete images."""
     n = len(digests)
-    encoded = (
-        {name: x.numpy() for name, x in batch.items()}
-        if bank.spec.precision == "plain"
-        else bank.spec.encode(batch)
-    )
+    if bank.spec.precision == "plain":
+        encoded = {name: x.numpy() for name, x in batch.items()}
+    else:
+        encoded = bank.spec.encode(batch)
     views = {name: x.reshape(n, -1, *x.shape[1:]) for name, x in encoded.items()}
-    count = next(iter(views.values())).shape[1]
+    count: int = next(iter(views.values())).shape[1]
     if count > 1 and bank.augmented is not None:
         new = [i for i, digest in enumerate(digests) if digest not in bank.augmented]
         bank.augmented.append([digests[i] for i in new], {name: x[new, 1:] for name, x in views.items()})
@@ -205,8 +217,8 @@ def _write(bank: Bank, digests: list[bytes], batch: Batch) -> int:
 
 
 @contextlib.contextmanager
-def _only_writer(bank: Bank, progress: Progress) -> Iterator[None]:
-    """Hold the bank's lock; say so when another process has it."""
+def _lock(bank: Bank, progress: Progress) -> Iterator[None]:
+    """Hold the bank's lock; show progress while waiting for another process."""
     bank.folder.mkdir(parents=True, exist_ok=True)
     lock = FileLock(bank.folder / ".lock")
     try:
@@ -220,8 +232,8 @@ def _only_writer(bank: Bank, progress: Progress) -> Iterator[None]:
         lock.release()
 
 
-def _check_space(bank: Bank, views: int) -> None:
-    """Refuse to begin what the disk can not hold."""
+def _check_disk_space(bank: Bank, views: int) -> None:
+    """Raise an error if the disk cannot hold so many more views."""
     needed, free = views * bank.bytes_per_view(), shutil.disk_usage(bank.folder).free
     if needed > free:
         raise CampError(

@@ -1,6 +1,6 @@
-"""Pictures from the file to the trunk, for whoever runs many: each core takes whole blocks all the way.
+"""Read, decode and encode images in parallel, one thread per core.
 
-Pillow, torch and onnxruntime let go of the interpreter lock, so that no core waits for another.
+Pillow, torch and onnxruntime release the interpreter lock, so the threads do not block each other.
 """
 
 from collections import deque
@@ -11,38 +11,52 @@ from typing import TypeVar
 import numpy as np
 import torch
 from PIL import Image
+from torch import Tensor
 
 from camp.data.datasets.base import Reader
-from camp.data.images import BadImage, resized
+from camp.data.images import UnreadableImageError, resize_image
+from camp.data.views import Batch, Trunk
 
 TRUNK_BATCH = 24
-"""Views a pass of the trunk takes: enough to be efficient, few enough to stay near the cache."""
-_DECODED_PER_PIXEL = 4
-"""A JPEG more than so many times larger than needed is decoded at a fraction of its size; nobody sees it."""
+"""Views per forward pass of the trunk: enough to be efficient, few enough to stay in the cache."""
+_MIN_SIZE_FACTOR = 4
+"""A JPEG is decoded at a fraction of its size if that is at least this many times the resolution."""
 
 Item = TypeVar("Item")
 Result = TypeVar("Result")
 
 
-def read(reader: Reader, key: str) -> bytes:
-    """The bytes of picture `key`; `BadImage` says why there are none."""
+def read_image(reader: Reader, key: str) -> bytes:
+    """Read the bytes of image `key`; raise `UnreadableImageError` with the reason if that fails."""
     try:
         return reader.read(key)
     except OSError as error:
-        raise BadImage(f"could not be read ({error.strerror or error})") from error
+        raise UnreadableImageError(f"could not be read ({error.strerror or error})") from error
 
 
-def decoded(decode: Callable[..., Image.Image | np.ndarray], data: bytes, resolution: int) -> np.ndarray:
-    """What `decode`, of a `Reader`, finds in `data`: pixels (R, R, 3) uint8, or a vector (D,) float32."""
+def decode_resized(
+    decode: Callable[..., Image.Image | np.ndarray], data: bytes, resolution: int
+) -> np.ndarray:
+    """Decode `data` with `Reader.decode` to pixels (R, R, 3) uint8 or a vector (D,) float32."""
     try:
-        picture = decode(data, at_least=_DECODED_PER_PIXEL * resolution)
+        image = decode(data, min_size=_MIN_SIZE_FACTOR * resolution)
     except OSError as error:
-        raise BadImage(str(error)) from error
-    return resized(picture, resolution) if isinstance(picture, Image.Image) else picture
+        raise UnreadableImageError(str(error)) from error
+    return resize_image(image, resolution) if isinstance(image, Image.Image) else image
 
 
-def ahead(function: Callable[[Item], Result], items: Iterable[Item], lookahead: int = 64) -> Iterator[Result]:
-    """`map` in a thread a core, in order, never more than `lookahead` results in advance."""
+def run_trunk(trunk: Trunk | None, x: Tensor, batch_size: int) -> Batch:
+    """Compute the trunk's fields for normalised views x (n, 3, R, R); without a trunk, return the pixels."""
+    if trunk is None:
+        return {"pixels": x}
+    parts = [trunk(part) for part in torch.split(x, batch_size)]
+    return {name: torch.cat([part[name] for part in parts]) for name in parts[0]}
+
+
+def prefetch_map(
+    function: Callable[[Item], Result], items: Iterable[Item], lookahead: int = 64
+) -> Iterator[Result]:
+    """Apply `function` like `map`, in one thread per core, up to `lookahead` results in advance."""
     threads = torch.get_num_threads()
     try:
         with ThreadPoolExecutor(threads, initializer=torch.set_num_threads, initargs=(1,)) as pool:
@@ -54,4 +68,4 @@ def ahead(function: Callable[[Item], Result], items: Iterable[Item], lookahead: 
             while waiting:
                 yield waiting.popleft().result()
     finally:
-        torch.set_num_threads(threads)  # torch remembers the last word of any thread for new threads
+        torch.set_num_threads(threads)  # the threads' setting would become the default of new threads

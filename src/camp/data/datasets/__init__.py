@@ -1,4 +1,4 @@
-"""The data sets by name; one file each."""
+"""Registry of data sets by name; one module each."""
 
 import inspect
 import os
@@ -37,28 +37,31 @@ DATASETS: dict[str, DatasetInfo] = {
 
 
 def dataset_info(name: str) -> DatasetInfo:
-    """The entry called `name`."""
+    """Return the registry entry of data set `name`."""
     if name not in DATASETS:
         raise CampError(f"There is no data set {name!r}; known are {', '.join(DATASETS)}.")
     return DATASETS[name]
 
 
 def data_folder(name: str) -> Path:
-    """Where data set `name` is looked for: $CAMP_DATA/<name>, or ~/.cache/camp/data/<name>."""
+    """Return the default folder of data set `name`: $CAMP_DATA/<name>, or ~/.cache/camp/data/<name>."""
     base = os.environ.get("CAMP_DATA")
     return (Path(base).expanduser() if base else Path.home() / ".cache" / "camp" / "data") / name
 
 
-def present(name: str, data: Path | None = None) -> bool:
-    """Whether data set `name` is there, in `data` or in its default place."""
+def is_present(name: str, data: Path | None = None) -> bool:
+    """Return whether data set `name` exists in `data` or in its default folder."""
     info = dataset_info(name)
-    return info.present(data_folder(name) if data is None else Path(data))
+    return info.is_present(data_folder(name) if data is None else Path(data))
 
 
 def load_dataset(name: str, data: Path | None = None, **options: Any) -> Dataset:
-    """Data set `name` out of the folder (or file) `data`, by default `data_folder(name)`.
+    """Load data set `name`.
 
-    `options` are those of its loader, such as `split` for cub200.
+    Args:
+        name: Name in the registry.
+        data: Folder or file of the data; None for `data_folder(name)`.
+        **options: Options of the loader, such as `split` for cub200.
     """
     info = dataset_info(name)
     known = [option for option in inspect.signature(info.loader).parameters if option != "data"]

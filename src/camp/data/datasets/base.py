@@ -1,7 +1,10 @@
-"""A data set: names of pictures, their classes, and a reader from names to bytes and from bytes to pixels."""
+"""Data sets: keys of images, their classes, and a reader that loads and decodes them."""
 
+import functools
+import json
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from importlib import resources
 from pathlib import Path
 from typing import Protocol
 
@@ -10,64 +13,64 @@ from PIL import Image
 
 from camp.core.errors import CampError
 from camp.core.seeds import numpy_generator
-from camp.data.images import BadImage, decode
+from camp.data.images import UnreadableImageError, decode_image
 
 MAX_FILE_BYTES = 1 << 29
-"""A larger picture file is a mistake; it is not read into memory."""
+"""Larger files are not read into memory."""
 
 
 class Reader(Protocol):
-    """Where the pictures of a data set are."""
+    """Access to the images of a data set by key."""
 
     def read(self, key: str) -> bytes:
-        """The bytes that identify picture `key`; `BadImage` if there are none."""
+        """Return the bytes of image `key`; raise `UnreadableImageError` if there are none."""
 
-    def decode(self, data: bytes, at_least: int | None = None) -> Image.Image | np.ndarray:
-        """An RGB picture, or a vector (D,) float32; `at_least` as in `camp.data.images.decode`."""
+    def decode(self, data: bytes, min_size: int | None = None) -> Image.Image | np.ndarray:
+        """Decode the bytes to an RGB image or a vector (D,) float32; `min_size` as in `decode_image`."""
 
 
 @dataclass(frozen=True)
 class FileReader:
-    """Pictures that are files under `root`; a key is a path relative to it."""
+    """Reader of image files under `root`; a key is a path relative to it."""
 
     root: Path
 
     def read(self, key: str) -> bytes:
-        """The whole file."""
+        """Read the whole file."""
         path = self.root / key
         try:
             if path.stat().st_size > MAX_FILE_BYTES:
-                raise BadImage(f"the file is larger than {MAX_FILE_BYTES:,} bytes")
+                raise UnreadableImageError(f"the file is larger than {MAX_FILE_BYTES:,} bytes")
             return path.read_bytes()
         except OSError as error:
-            raise BadImage(f"the file cannot be read ({error.strerror or error})") from error
+            raise UnreadableImageError(f"the file cannot be read ({error.strerror or error})") from error
 
-    def decode(self, data: bytes, at_least: int | None = None) -> Image.Image:
-        """Whatever the file holds, as RGB."""
-        return decode(data, at_least=at_least)
+    def decode(self, data: bytes, min_size: int | None = None) -> Image.Image:
+        """Decode an image file to RGB."""
+        return decode_image(data, min_size=min_size)
 
 
 @dataclass(frozen=True, eq=False)
 class Dataset:
-    """N pictures in C classes, each in the train or the test part; nothing depends on the order of a disk."""
+    """N images of C classes, each in the train or the test part, in the order of their keys."""
 
     name: str
     classes: tuple[str, ...]
-    """C class names, in the data set's own order."""
+    """C class names, in the order of the data set."""
     keys: tuple[str, ...]
-    """N names, such as `train/dog/7.png`."""
+    """N sorted keys, such as `train/dog/7.png`."""
     labels: np.ndarray
-    """(N,) int64, positions in `classes`."""
+    """Class indices (N,) int64."""
     is_test: np.ndarray
-    """(N,) bool."""
+    """Mask (N,) bool of the test images."""
     domains: tuple[str, ...] | None
-    """The domain of each class, where classes have one."""
+    """Domain of each class, or None."""
     reader: Reader
 
     def __post_init__(self) -> None:
         count = len(self.keys)
         if not count:
-            raise CampError(f"Data set {self.name} has no pictures.")
+            raise CampError(f"Data set {self.name} has no images.")
         if self.labels.shape != (count,) or self.is_test.shape != (count,):
             raise CampError(
                 f"Data set {self.name} has {count} keys but labels of shape {self.labels.shape} "
@@ -89,57 +92,57 @@ class Dataset:
         if not train.all():
             missing = self.classes[int(np.argmin(train > 0))]
             raise CampError(
-                f"Class {missing!r} of {self.name} has no train picture; add some or remove the class."
+                f"Class {missing!r} of {self.name} has no train image; add some or remove the class."
             )
 
     def __len__(self) -> int:
         return len(self.keys)
 
     def read(self, key: str) -> bytes:
-        """The raw bytes that identify the picture."""
+        """Return the bytes of image `key`."""
         return self.reader.read(key)
 
-    def decode(self, data: bytes, at_least: int | None = None) -> Image.Image | np.ndarray:
-        """Those bytes as an RGB picture, or as a float32 vector (D,) for embeddings."""
-        return self.reader.decode(data, at_least)
+    def decode(self, data: bytes, min_size: int | None = None) -> Image.Image | np.ndarray:
+        """Decode the bytes to an RGB image, or to a float32 vector (D,) for embeddings."""
+        return self.reader.decode(data, min_size)
 
 
 @dataclass(frozen=True)
-class Listed:
-    """One picture as a data set's files list it."""
+class Sample:
+    """Key, class and part of one image."""
 
     key: str
     class_name: str
     is_test: bool
 
 
-def listed_dataset(
+def dataset_from_samples(
     name: str,
     classes: Sequence[str],
-    pictures: Iterable[Listed],
+    samples: Iterable[Sample],
     reader: Reader,
     domains: Sequence[str] | None = None,
 ) -> Dataset:
-    """A data set from a list of pictures in any order."""
-    ordered = sorted(pictures, key=lambda picture: picture.key)
+    """Build a data set from samples in any order."""
+    ordered = sorted(samples, key=lambda sample: sample.key)
     position = {class_name: index for index, class_name in enumerate(classes)}
     return Dataset(
         name=name,
         classes=tuple(classes),
-        keys=tuple(picture.key for picture in ordered),
-        labels=np.array([position[picture.class_name] for picture in ordered], dtype=np.int64),
-        is_test=np.array([picture.is_test for picture in ordered], dtype=bool),
+        keys=tuple(sample.key for sample in ordered),
+        labels=np.array([position[sample.class_name] for sample in ordered], dtype=np.int64),
+        is_test=np.array([sample.is_test for sample in ordered], dtype=bool),
         domains=None if domains is None else tuple(domains),
         reader=reader,
     )
 
 
-def held_out(labels: np.ndarray, share: float, *names: object) -> np.ndarray:
-    """Test marks (N,) for about `share` of each class in `labels` (N,); train keeps one picture at least.
+def holdout_mask(labels: np.ndarray, share: float, *names: object) -> np.ndarray:
+    """Draw a test mask (N,) with about `share`, but never all, of each class in `labels` (N,).
 
-    The draw of a class is called by `names` and its label, so that no class depends on another.
+    The draw of a class is seeded by `names` and its label, so it does not depend on other classes.
 
-    >>> int(held_out(np.array([0] * 10 + [1] * 20), 0.3, "example").sum())
+    >>> int(holdout_mask(np.array([0] * 10 + [1] * 20), 0.3, "example").sum())
     9
     """
     if not 0 < share < 1:
@@ -152,16 +155,27 @@ def held_out(labels: np.ndarray, share: float, *names: object) -> np.ndarray:
     return is_test
 
 
-def reference_split(members: Mapping[str, Iterable[str]]) -> list[Listed]:
-    """The reference's 90/10 split of the keys of each class.
+def reference_split(members: Mapping[str, Iterable[str]]) -> list[Sample]:
+    """Split the keys of each class 90/10 as the authors' code does.
 
-    By file name, the pictures with index j <= 0.1 n are test pictures: a tenth, and one more.
+    Sorted by file name, the images with index j <= 0.1 n are test images: a tenth, and one more.
 
-    >>> sum(picture.is_test for picture in reference_split({"a": [f"a/{n:02d}.png" for n in range(60)]}))
+    >>> sum(sample.is_test for sample in reference_split({"a": [f"a/{n:02d}.png" for n in range(60)]}))
     7
     """
-    pictures = []
+    samples = []
     for class_name, keys in members.items():
         ordered = sorted(keys, key=lambda key: key.rsplit("/", 1)[-1])
-        pictures += [Listed(key, class_name, j <= 0.1 * len(ordered)) for j, key in enumerate(ordered)]
-    return pictures
+        samples += [Sample(key, class_name, j <= 0.1 * len(ordered)) for j, key in enumerate(ordered)]
+    return samples
+
+
+@functools.cache
+def official_names(dataset: str) -> tuple[str, ...]:
+    """Return the class names of `cifar10`, `cifar100`, `stanford_cars` or `fgvc_aircraft`.
+
+    >>> len(official_names("stanford_cars")), official_names("fgvc_aircraft")[0]
+    (196, '707-320')
+    """
+    text = resources.files("camp.data.datasets").joinpath("class_names.json").read_text(encoding="utf-8")
+    return tuple(json.loads(text)[dataset])

@@ -1,4 +1,4 @@
-"""CIFAR-10 and CIFAR-100 in their binary version: the Python one is a pickle, which is not opened here."""
+"""CIFAR-10 and CIFAR-100 in the binary version; the Python version is a pickle and is not opened."""
 
 from collections.abc import Sequence
 from pathlib import Path
@@ -7,42 +7,41 @@ import numpy as np
 from PIL import Image
 
 from camp.core.errors import CampError
-from camp.data.datasets.base import Dataset
-from camp.data.datasets.class_names import official_names
+from camp.data.datasets.base import Dataset, official_names
 from camp.data.datasets.folders import class_folders, has_train_folder
 from camp.data.datasets.info import Archive, DatasetInfo
-from camp.data.images import BadImage
+from camp.data.images import UnreadableImageError
 
 PIXELS = 3 * 32 * 32
 
 
 class CifarReader:
-    """Pictures in files of fixed records: label bytes, then 1,024 bytes each of red, green and blue."""
+    """Reader of files of fixed-size records: label bytes, then 1,024 bytes each of red, green and blue."""
 
     def __init__(self, rows: dict[str, tuple[int, int]], records: list[np.ndarray]) -> None:
         self.rows = rows
         self.records = records
 
     def read(self, key: str) -> bytes:
-        """The 3,072 colour bytes."""
+        """Return the 3,072 colour bytes."""
         file, row = self.rows[key]
         return self.records[file][row, -PIXELS:].tobytes()
 
-    def decode(self, data: bytes, at_least: int | None = None) -> Image.Image:
-        """Those bytes as a picture of 32 x 32."""
+    def decode(self, data: bytes, min_size: int | None = None) -> Image.Image:
+        """Decode the colour bytes to an image of 32 x 32 pixels."""
         if len(data) != PIXELS:
-            raise BadImage(f"{len(data)} bytes are no CIFAR picture")
+            raise UnreadableImageError(f"{len(data)} bytes are not a CIFAR image")
         return Image.fromarray(np.frombuffer(data, dtype=np.uint8).reshape(3, 32, 32).transpose(1, 2, 0))
 
 
 def load_cifar10(data: Path) -> Dataset:
-    """CIFAR-10 from `cifar-10-batches-bin`, or from class folders."""
+    """Load CIFAR-10 from `cifar-10-batches-bin`, or from class folders."""
     train = tuple(f"data_batch_{number}.bin" for number in range(1, 6))
     return _load("cifar10", data, train, ("test_batch.bin",), label_bytes=1)
 
 
 def load_cifar100(data: Path) -> Dataset:
-    """CIFAR-100 with its fine classes from `cifar-100-binary`, or from class folders."""
+    """Load CIFAR-100 with its fine classes from `cifar-100-binary`, or from class folders."""
     return _load("cifar100", data, ("train.bin",), ("test.bin",), label_bytes=2)
 
 
@@ -57,11 +56,11 @@ def _load(name: str, data: Path, train: Sequence[str], test: Sequence[str], labe
     pickled = "cifar-10-batches-py" if name == "cifar10" else "cifar-100-python"
     if (data / pickled).is_dir() or data.name == pickled:
         raise CampError(
-            f"{data} holds the Python version of {name}, which is a pickle and is not opened here; "
+            f"{data} holds the Python version of {name}, which is a pickle and is not opened; "
             f"get the binary version with `camp datasets get {name}`."
         )
     raise CampError(
-        f"{data} holds no {name}: expected {inside}/{train[0]}, or train/<class>/* and test/<class>/*."
+        f"{data} does not hold {name}: expected {inside}/{train[0]}, or train/<class>/* and test/<class>/*."
     )
 
 
@@ -98,13 +97,13 @@ def _binary(
 
 
 def _records(path: Path, length: int) -> np.ndarray:
-    """The records (n, length) of a file, left on disk until they are read."""
+    """Map the records (n, length) of a file into memory."""
     if not path.is_file():
         raise CampError(f"{path} is missing; unpack the whole archive again.")
     size = path.stat().st_size
     if size == 0 or size % length:
         raise CampError(
-            f"{path} has {size} bytes, which is no whole number of pictures; unpack the archive again."
+            f"{path} has {size} bytes, which is not a whole number of images; unpack the archive again."
         )
     return np.memmap(path, dtype=np.uint8, mode="r", shape=(size // length, length))
 

@@ -4,7 +4,7 @@ from collections import defaultdict
 from pathlib import Path
 
 from camp.core.errors import CampError
-from camp.data.datasets.base import Dataset, FileReader, Listed, listed_dataset, reference_split
+from camp.data.datasets.base import Dataset, FileReader, Sample, dataset_from_samples, reference_split
 from camp.data.datasets.folders import class_folders, has_train_folder, image_files
 from camp.data.datasets.info import Archive, DatasetInfo
 
@@ -12,10 +12,13 @@ FOLDER = "CUB_200_2011"
 
 
 def load(data: Path, split: str = "official") -> Dataset:
-    """The birds from the official archive or from class folders.
+    """Load CUB-200-2011 from the official archive or from class folders.
 
-    `split="official"` has 5,994 train and 5,794 test pictures. `split="reference"` is the 90/10 split of the
-    authors' code, over all 11,788, with file names sorted where theirs came as the disk gave them.
+    Args:
+        data: Folder of the data.
+        split: "official" with 5,994 train and 5,794 test images, or "reference", the 90/10 split of
+            the authors' code over all 11,788 images (with sorted file names; theirs depends on the
+            order of the disk).
     """
     if split not in ("official", "reference"):
         raise CampError(f"cub200 has the splits 'official' and 'reference', not {split!r}.")
@@ -26,7 +29,7 @@ def load(data: Path, split: str = "official") -> Dataset:
     else:
         if not has_train_folder(data):
             raise CampError(
-                f"{data} holds no CUB-200-2011: expected images/, images.txt, train_test_split.txt "
+                f"{data} does not hold CUB-200-2011: expected images/, images.txt, train_test_split.txt "
                 "and classes.txt, or train/<class>/* and test/<class>/*."
             )
         dataset = class_folders("cub200", data)
@@ -34,24 +37,24 @@ def load(data: Path, split: str = "official") -> Dataset:
 
 
 def _archive(root: Path) -> Dataset:
-    """The layout of CUB_200_2011.tgz: tables of `id value` lines."""
+    """Load the layout of CUB_200_2011.tgz, with tables of `id value` lines."""
     tables = {name: _table(root / f"{name}.txt") for name in ("images", "train_test_split", "classes")}
-    there = set(image_files(root, "images"))
+    files = set(image_files(root, "images"))
     classes = [tables["classes"][number] for number in sorted(tables["classes"], key=int)]
-    pictures = []
+    samples = []
     for number, name in tables["images"].items():
         key = f"images/{name}"
-        if key not in there or number not in tables["train_test_split"] or name.split("/")[0] not in classes:
+        if key not in files or number not in tables["train_test_split"] or name.split("/")[0] not in classes:
             raise CampError(
                 f"{root}/images.txt lists {name}, but its file, its split or its class is missing; "
                 "unpack the archive again."
             )
-        pictures.append(Listed(key, name.split("/")[0], tables["train_test_split"][number] == "0"))
-    return listed_dataset("cub200", classes, pictures, FileReader(root))
+        samples.append(Sample(key, name.split("/")[0], tables["train_test_split"][number] == "0"))
+    return dataset_from_samples("cub200", classes, samples, FileReader(root))
 
 
 def _table(path: Path) -> dict[str, str]:
-    """The lines `key value` of a file."""
+    """Read the lines `key value` of a file."""
     try:
         lines = path.read_text(encoding="utf-8").splitlines()
         return dict(_pair(line) for line in lines if line.strip())
@@ -67,11 +70,11 @@ def _pair(line: str) -> tuple[str, str]:
 
 
 def _reference(dataset: Dataset) -> Dataset:
-    """The same pictures in the reference's split."""
+    """Return the same images with the split of the authors' code."""
     members = defaultdict(list)
     for key, label in zip(dataset.keys, dataset.labels):
         members[dataset.classes[label]].append(key)
-    return listed_dataset("cub200", dataset.classes, reference_split(members), dataset.reader)
+    return dataset_from_samples("cub200", dataset.classes, reference_split(members), dataset.reader)
 
 
 INFO = DatasetInfo(

@@ -1,39 +1,39 @@
-"""Scikit-learn's handwritten digits: 1,797 pictures of 8 x 8 pixels, installed with the library."""
+"""Handwritten digits of scikit-learn: 1,797 images of 8 x 8 pixels, installed with the library."""
 
 from pathlib import Path
 
 import numpy as np
 from PIL import Image
 
-from camp.data.datasets.base import Dataset, held_out
+from camp.data.datasets.base import Dataset, holdout_mask
 from camp.data.datasets.info import DatasetInfo
-from camp.data.images import BadImage
+from camp.data.images import UnreadableImageError
 
 SIDE = 8
 TEST_SHARE = 0.3
 
 
 class RasterReader:
-    """Square pictures held as pixels: a key stands for one row of `rasters` (N, side, side[, 3]) uint8."""
+    """Reader of images in memory: `rasters` (N, side, side[, 3]) uint8, one per key."""
 
     def __init__(self, keys: tuple[str, ...], rasters: np.ndarray) -> None:
         self.rows = {key: row for row, key in enumerate(keys)}
         self.rasters = rasters
 
     def read(self, key: str) -> bytes:
-        """The pixels, row by row."""
-        return self.rasters[self.rows[key]].tobytes()
+        """Return the pixels, row by row."""
+        return bytes(self.rasters[self.rows[key]].tobytes())
 
-    def decode(self, data: bytes, at_least: int | None = None) -> Image.Image:
-        """Those pixels as an RGB picture."""
+    def decode(self, data: bytes, min_size: int | None = None) -> Image.Image:
+        """Decode the pixels to an RGB image."""
         shape = self.rasters.shape[1:]
         if len(data) != np.prod(shape):
-            raise BadImage(f"{len(data)} bytes are no picture of shape {shape}")
+            raise UnreadableImageError(f"{len(data)} bytes are not an image of shape {shape}")
         return Image.fromarray(np.frombuffer(data, dtype=np.uint8).reshape(shape)).convert("RGB")
 
 
 def load(data: Path | None = None) -> Dataset:
-    """The digits 0..9; a fixed 30 % of each are test pictures."""
+    """Load the digits 0..9; a fixed 30 % of each class are test images."""
     from sklearn.datasets import load_digits
 
     digits = load_digits()
@@ -46,7 +46,7 @@ def load(data: Path | None = None) -> Dataset:
         classes=tuple(str(digit) for digit in range(10)),
         keys=keys,
         labels=labels,
-        is_test=held_out(labels, TEST_SHARE, "digits"),
+        is_test=holdout_mask(labels, TEST_SHARE, "digits"),
         domains=None,
         reader=RasterReader(keys, rasters),
     )

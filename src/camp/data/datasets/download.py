@@ -1,4 +1,4 @@
-"""Getting a data set: checked, resumable, and never half there under its real name."""
+"""Download data sets: resumable, with checksums, and complete before the folder gets its name."""
 
 import http.client
 import shutil
@@ -8,41 +8,42 @@ import urllib.error
 import urllib.request
 import zipfile
 import zlib
+from contextlib import AbstractContextManager
 from pathlib import Path, PurePosixPath
 from typing import Any
 
 from camp.core.errors import CampError
 from camp.core.progress import Bar, Progress
-from camp.data.datasets import data_folder, dataset_info, present
+from camp.data.datasets import data_folder, dataset_info, is_present
 from camp.data.datasets.info import Archive
 
 TIMEOUT = 30.0
-"""Seconds without a byte after which a connection counts as lost."""
+"""Seconds without data after which a connection is considered lost."""
 BLOCK = 1 << 18
 ATTEMPTS = 5
-"""Connections in a row that may bring nothing before the download gives up."""
+"""Consecutive connections without any data before the download fails."""
 PAUSE = 1.0
-"""Seconds to wait after a connection that brought nothing."""
+"""Seconds to wait after a connection without any data."""
 
 
-def get(name: str, directory: Path | None = None, progress: Progress | None = None) -> Path:
-    """Download data set `name` into `directory` (by default its usual place) and return that folder.
+def download_dataset(name: str, directory: Path | None = None, progress: Progress | None = None) -> Path:
+    """Download data set `name` into `directory` (None for its default folder) and return that folder.
 
-    Files are gathered under a hidden name beside it and continued where an earlier attempt broke off; the
-    folder gets its name in one step once every checksum agrees and everything is unpacked.
+    Files are downloaded to a hidden folder beside it, continuing an earlier attempt; it is renamed
+    in one step after all checksums have been verified and everything is unpacked.
     """
     info = dataset_info(name)
     target = data_folder(name) if directory is None else Path(directory).expanduser()
     progress = progress or Progress()
     if info.embedded or not info.archives:
         raise CampError(f"{info.title} cannot be downloaded here. {info.how_to_get}")
-    if present(name, target):
+    if is_present(name, target):
         return target
     if target.exists() and (not target.is_dir() or any(target.iterdir())):
-        raise CampError(f"{target} exists but is no {info.title}; name an empty or new folder.")
+        raise CampError(f"{target} exists but does not hold {info.title}; name an empty or new folder.")
     staging = target.with_name(f".{target.name}.partial")
     try:
-        with _only_one(staging):
+        with _lock(staging):
             files = [_download(archive, staging / "downloads", progress) for archive in info.archives]
             content = staging / "content"
             shutil.rmtree(content, ignore_errors=True)
@@ -54,13 +55,13 @@ def get(name: str, directory: Path | None = None, progress: Progress | None = No
         shutil.rmtree(staging)
     except OSError as error:
         raise CampError(
-            f"Could not get {name} into {target} ({error}); run it again to go on where it stopped."
+            f"Could not get {name} into {target} ({error}); run it again to continue where it stopped."
         ) from error
     return target
 
 
-def _only_one(staging: Path) -> Any:
-    """A lock on the staging folder, so that two downloads do not write into the same file."""
+def _lock(staging: Path) -> AbstractContextManager[object]:
+    """Lock the staging folder, so that two downloads do not write to the same file."""
     from filelock import FileLock
 
     staging.mkdir(parents=True, exist_ok=True)
@@ -72,14 +73,14 @@ def _only_one(staging: Path) -> Any:
 
 
 def _download(archive: Archive, folder: Path, progress: Progress) -> Path:
-    """The file of `archive`, checked by pooch."""
+    """Download the file of `archive`; pooch verifies the checksum."""
     import pooch
 
     pooch.get_logger().setLevel("ERROR")
     if archive.checksum is None:
         progress.note(f"{archive.file_name}: {archive.note}")
 
-    def resuming(url: str, output_file: str, _: Any) -> None:
+    def resume(url: str, output_file: str, _: Any) -> None:
         part = folder / f"{archive.file_name}.part"
         fetch(url, part, progress)
         part.replace(output_file)
@@ -90,21 +91,21 @@ def _download(archive: Archive, folder: Path, progress: Progress) -> Path:
             known_hash=archive.checksum,
             fname=archive.file_name,
             path=folder,
-            downloader=resuming,
+            downloader=resume,
         )
     except ValueError as error:
-        # Pooch has removed the file: the next attempt begins anew.
+        # Pooch has removed the file, so the next attempt starts from the beginning.
         raise CampError(
             f"{archive.url} does not have the checksum {archive.checksum}: it is damaged or was replaced; "
-            "try again, and if it stays so get the data by hand."
+            "try again, or get the data by hand."
         ) from error
     return Path(path)
 
 
 def fetch(url: str, part: Path, progress: Progress) -> None:
-    """Download `url` into `part`, behind what is there already; lost connections are taken up again."""
+    """Download `url` to `part`, continuing after its present content and after lost connections."""
     part.parent.mkdir(parents=True, exist_ok=True)
-    fruitless = 0
+    failures = 0
     with progress.track(f"downloading {part.name.removesuffix('.part')}", 0) as bar:
         while True:
             before = part.stat().st_size if part.exists() else 0
@@ -119,19 +120,19 @@ def fetch(url: str, part: Path, progress: Progress) -> None:
             except (urllib.error.URLError, http.client.HTTPException, TimeoutError, ConnectionError) as error:
                 reason = str(getattr(error, "reason", error) or type(error).__name__)
             have = part.stat().st_size if part.exists() else 0
-            fruitless = 0 if have > before else fruitless + 1
-            # Without a single byte there is no reason to think that the server can be reached at all.
-            if fruitless and (not have or fruitless >= ATTEMPTS):
+            failures = 0 if have > before else failures + 1
+            # If nothing has ever arrived, the server is probably unreachable: do not retry.
+            if failures and (not have or failures >= ATTEMPTS):
                 raise CampError(
                     f"Could not download {url} ({reason}); check the network and run it again: "
-                    f"the {have:,} bytes that came are kept."
+                    f"the {have:,} bytes received so far are kept."
                 )
-            if fruitless:
+            if failures:
                 time.sleep(PAUSE)
 
 
 def _one_connection(url: str, part: Path, bar: Bar) -> bool:
-    """Append to `part` what one connection brings; whether the file is whole now."""
+    """Append the data of one connection to `part`; return whether the file is complete."""
     have = part.stat().st_size if part.exists() else 0
     request = urllib.request.Request(url, headers={"Range": f"bytes={have}-"} if have else {})
     try:
@@ -139,7 +140,7 @@ def _one_connection(url: str, part: Path, bar: Bar) -> bool:
     except urllib.error.HTTPError as error:
         if error.code != 416 or not have:
             raise
-        # Nothing lies behind what is there: either it is whole, or it is not from this file.
+        # The server has no bytes beyond these: either the file is complete, or it is not from this URL.
         if error.headers.get("Content-Range", "") == f"bytes */{have}":
             return True
         part.unlink()
@@ -152,7 +153,7 @@ def _one_connection(url: str, part: Path, bar: Bar) -> bool:
         length = response.headers.get("Content-Length")
         total = None if length is None else start + int(length)
         bar.total = total or 0
-        # What an earlier run brought says nothing about the speed of this one.
+        # Data of an earlier run do not count for the speed of this one.
         if bar.done:
             bar.done = start
         else:
@@ -167,12 +168,12 @@ def _one_connection(url: str, part: Path, bar: Bar) -> bool:
 
 
 def unpack(file: Path, folder: Path, bar: Bar) -> None:
-    """Unpack an archive into `folder`, or copy a plain file; members that leave the folder are refused."""
+    """Unpack an archive into `folder`, or copy a plain file; members outside the folder are refused."""
     try:
         if zipfile.is_zipfile(file):
             with zipfile.ZipFile(file) as zipped:
                 for name in zipped.namelist():
-                    _inside(file, name)
+                    _check_member(file, name)
                 for member in zipped.infolist():
                     zipped.extract(member, folder)
                     bar.advance(member.compress_size)
@@ -192,8 +193,8 @@ def unpack(file: Path, folder: Path, bar: Bar) -> None:
         raise CampError(f"{file.name} is damaged ({error}); delete it and download it again.") from error
 
 
-def _inside(file: Path, name: str) -> None:
-    """Refuse a zip member that names a place outside."""
+def _check_member(file: Path, name: str) -> None:
+    """Raise an error if a zip member has a path outside the folder."""
     path = PurePosixPath(name.replace("\\", "/"))
     if path.is_absolute() or ".." in path.parts or ":" in name.split("/")[0]:
         raise CampError(f"{file.name} holds a member that leaves the folder ({name}); it is not unpacked.")

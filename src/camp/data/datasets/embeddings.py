@@ -1,38 +1,38 @@
-"""Vectors the user computed with any model: text, sound, pictures."""
+"""Vectors that the user has computed with any model, of text, sound or images."""
 
 from pathlib import Path
 
 import numpy as np
 
 from camp.core.errors import CampError
-from camp.data.datasets.base import Dataset, held_out
+from camp.data.datasets.base import Dataset, holdout_mask
 from camp.data.datasets.info import DatasetInfo
-from camp.data.images import BadImage
+from camp.data.images import UnreadableImageError
 
 TEST_SHARE = 0.2
 
 
 class VectorReader:
-    """Rows of `vectors` (N, D) float32."""
+    """Reader of the rows of `vectors` (N, D) float32."""
 
     def __init__(self, keys: tuple[str, ...], vectors: np.ndarray) -> None:
         self.rows = {key: row for row, key in enumerate(keys)}
         self.vectors = vectors
 
     def read(self, key: str) -> bytes:
-        """The vector, little-endian."""
-        return self.vectors[self.rows[key]].astype("<f4").tobytes()
+        """Return the vector as little-endian bytes."""
+        return bytes(self.vectors[self.rows[key]].astype("<f4").tobytes())
 
-    def decode(self, data: bytes, at_least: int | None = None) -> np.ndarray:
-        """The vector (D,) float32."""
+    def decode(self, data: bytes, min_size: int | None = None) -> np.ndarray:
+        """Decode the bytes to a vector (D,) float32."""
         vector = np.frombuffer(data, dtype="<f4").astype(np.float32)
         if len(vector) != self.vectors.shape[1]:
-            raise BadImage(f"{len(vector)} numbers are no vector of {self.vectors.shape[1]}")
+            raise UnreadableImageError(f"{len(vector)} numbers are not a vector of {self.vectors.shape[1]}")
         return vector
 
 
 def load(data: Path) -> Dataset:
-    """An .npz file with `vectors` (N, D), `labels` (N,), and `test` (N,) bool, else a fifth is held out."""
+    """Load `vectors` (N, D), `labels` (N,) and `test` (N,), by default a fifth, from an .npz file."""
     arrays = _arrays(data)
     vectors, labels = arrays["vectors"], arrays["labels"]
     if vectors.ndim != 2 or vectors.dtype.kind not in "fiu" or not vectors.size:
@@ -57,7 +57,7 @@ def load(data: Path) -> Dataset:
         classes=tuple(str(name) for name in names),
         keys=keys,
         labels=positions.astype(np.int64),
-        is_test=_test(data, arrays, labels),
+        is_test=_test_mask(data, arrays, labels),
         domains=None,
         reader=VectorReader(keys, vectors),
     )
@@ -66,7 +66,7 @@ def load(data: Path) -> Dataset:
 def _arrays(data: Path) -> dict[str, np.ndarray]:
     if data.suffix != ".npz" or not data.is_file():
         raise CampError(
-            f"{data} is no .npz file; save one with numpy.savez(file, vectors=..., labels=..., test=...)."
+            f"{data} is not an .npz file; save one with numpy.savez(file, vectors=..., labels=..., test=...)."
         )
     try:
         with np.load(data, allow_pickle=False) as file:
@@ -83,9 +83,9 @@ def _arrays(data: Path) -> dict[str, np.ndarray]:
     return arrays
 
 
-def _test(data: Path, arrays: dict[str, np.ndarray], labels: np.ndarray) -> np.ndarray:
+def _test_mask(data: Path, arrays: dict[str, np.ndarray], labels: np.ndarray) -> np.ndarray:
     if "test" not in arrays:
-        return held_out(labels, TEST_SHARE, "embeddings")
+        return holdout_mask(labels, TEST_SHARE, "embeddings")
     test = arrays["test"]
     if test.shape != labels.shape or test.dtype != np.bool_:
         raise CampError(

@@ -3,8 +3,7 @@
 from pathlib import Path
 
 from camp.core.errors import CampError
-from camp.data.datasets.base import Dataset, FileReader, Listed, listed_dataset
-from camp.data.datasets.class_names import official_names
+from camp.data.datasets.base import Dataset, FileReader, Sample, dataset_from_samples, official_names
 from camp.data.datasets.folders import class_folders, has_train_folder, image_files
 from camp.data.datasets.info import Archive, DatasetInfo
 
@@ -13,7 +12,7 @@ LISTS = (("images_variant_trainval.txt", False), ("images_variant_test.txt", Tru
 
 
 def load(data: Path) -> Dataset:
-    """100 variants, 6,667 trainval and 3,333 test pictures, from the official archive or class folders."""
+    """Load 100 variants, 6,667 trainval and 3,333 test images, from the official archive or class folders."""
     classes = official_names("fgvc_aircraft")
     for root in (data, data / "data", data / FOLDER, data / FOLDER / "data"):
         if all((root / name).is_file() for name, _ in LISTS):
@@ -21,30 +20,30 @@ def load(data: Path) -> Dataset:
     if has_train_folder(data):
         return class_folders("fgvc_aircraft", data, classes)
     raise CampError(
-        f"{data} holds no FGVC-Aircraft: expected data/images/, data/{LISTS[0][0]} and data/{LISTS[1][0]}, "
+        f"{data} does not hold FGVC-Aircraft: expected data/images/, data/{LISTS[0][0]} and data/{LISTS[1][0]}, "
         "or train/<class>/* and test/<class>/*."
     )
 
 
 def _archive(root: Path) -> Dataset:
-    """The layout of fgvc-aircraft-2013b.tar.gz: lines `number variant`, with spaces inside a variant."""
-    there = set(image_files(root, "images"))
+    """Load the layout of fgvc-aircraft-2013b.tar.gz: lines `number variant`, with spaces inside a variant."""
+    files = set(image_files(root, "images"))
     known = set(official_names("fgvc_aircraft"))
-    pictures = []
+    samples = []
     for name, is_test in LISTS:
         for line in (root / name).read_text(encoding="utf-8").splitlines():
             number, _, variant = line.strip().partition(" ")
             key = f"images/{number}.jpg"
-            if key not in there:
+            if key not in files:
                 raise CampError(
-                    f"{root / name} lists picture {number}, but {key} is missing; unpack the archive again."
+                    f"{root / name} lists image {number}, but {key} is missing; unpack the archive again."
                 )
             if variant not in known:
-                raise CampError(f"{root / name} names {variant!r}, which is no variant of FGVC-Aircraft.")
-            pictures.append(Listed(key, variant, is_test))
-    present = {picture.class_name for picture in pictures}
+                raise CampError(f"{root / name} names {variant!r}, which is not a variant of FGVC-Aircraft.")
+            samples.append(Sample(key, variant, is_test))
+    present = {sample.class_name for sample in samples}
     classes = [variant for variant in official_names("fgvc_aircraft") if variant in present]
-    return listed_dataset("fgvc_aircraft", classes, pictures, FileReader(root))
+    return dataset_from_samples("fgvc_aircraft", classes, samples, FileReader(root))
 
 
 INFO = DatasetInfo(

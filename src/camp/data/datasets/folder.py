@@ -1,4 +1,4 @@
-"""Any folder of class folders."""
+"""Images of the user in class folders."""
 
 from pathlib import Path
 
@@ -8,7 +8,7 @@ from camp.data.datasets.info import DatasetInfo
 
 
 def load(data: Path) -> Dataset:
-    """`train/<class>/*` with `test/<class>/*`, or `<class>/*` with a fixed fifth of each class held out."""
+    """Load `train/<class>/*` and `test/<class>/*`, or `<class>/*` with a fifth held out."""
     return class_folders("folder", data)
 
 
@@ -20,7 +20,7 @@ INFO = DatasetInfo(
     images="yours",
     size="yours",
     licence="yours",
-    how_to_get="Put the pictures of each class into a folder of its own and name the folder above by --data.",
+    how_to_get="Put the images of each class into a folder of their own and name the parent folder with --data.",
     layouts="train/<class>/* and test/<class>/*, or <class>/*",
     tasks=2,
 )

@@ -1,4 +1,4 @@
-"""Trees of class folders: `train/<class>/*` and `test/<class>/*`, which every image data set may come in."""
+"""Class folders, `train/<class>/*` and `test/<class>/*`: a layout that all image data sets support."""
 
 import os
 from collections.abc import Iterator, Sequence
@@ -7,20 +7,20 @@ from pathlib import Path, PurePath
 import numpy as np
 
 from camp.core.errors import CampError
-from camp.data.datasets.base import Dataset, FileReader, Listed, held_out, listed_dataset
+from camp.data.datasets.base import Dataset, FileReader, Sample, dataset_from_samples, holdout_mask
 from camp.data.images import IMAGE_SUFFIXES
 
 TEST_NAMES = ("test", "val", "valid", "validation")
-"""Names of the test folder, the first one present counts."""
+"""Names of the test folder; the first that exists is used."""
 
 TEST_SHARE = 0.2
-"""Share of each class held out where a tree has no test folder."""
+"""Fraction of each class that is held out if there is no test folder."""
 
 
 def image_files(root: Path, folder: str = "") -> list[str]:
-    """Sorted keys, relative to `root`, of the picture files anywhere below `folder`.
+    """Return the sorted keys, relative to `root`, of all image files below `folder`.
 
-    Hidden files, files that are no pictures by name, and links that leave `root` are ignored.
+    Hidden files, files without an image suffix, and links to places outside `root` are ignored.
     """
     top = Path(os.path.realpath(root))
     start = Path(os.path.realpath(root / folder))
@@ -30,7 +30,7 @@ def image_files(root: Path, folder: str = "") -> list[str]:
 
 
 def _walk(top: Path, directory: Path, prefix: str, above: frozenset[str]) -> Iterator[str]:
-    """Keys below `directory`, called `prefix` from the root; `above` are the real folders that lead here."""
+    """Yield the keys below `directory`, which has the key `prefix`; `above` are its real parent folders."""
     with os.scandir(directory) as entries:
         for entry in entries:
             if entry.name.startswith("."):
@@ -38,18 +38,18 @@ def _walk(top: Path, directory: Path, prefix: str, above: frozenset[str]) -> Ite
             key = f"{prefix}/{entry.name}" if prefix else entry.name
             if entry.is_symlink():
                 target = os.path.realpath(entry.path)
-                # A link to a folder above itself would never end.
+                # A link to one of its own parent folders would be followed forever.
                 if not Path(target).is_relative_to(top) or target in above:
                     continue
             if entry.is_dir():
                 real = os.path.realpath(entry.path)
                 yield from _walk(top, Path(entry.path), key, above | {real})
             elif PurePath(entry.name).suffix.lower() in IMAGE_SUFFIXES and entry.is_file():
-                yield _valid(key)
+                yield _check_encoding(key)
 
 
-def _valid(key: str) -> str:
-    """`key`, if it can be written to a file of names."""
+def _check_encoding(key: str) -> str:
+    """Return `key` if it can be written as UTF-8."""
     try:
         key.encode()
     except UnicodeEncodeError:
@@ -57,74 +57,75 @@ def _valid(key: str) -> str:
     return key
 
 
-def folder_of_tests(root: Path) -> str | None:
-    """The name of the folder of test pictures beside `train`, if there is one."""
+def test_folder(root: Path) -> str | None:
+    """Return the name of the test folder beside `train`, if there is one."""
     return next((name for name in TEST_NAMES if (root / name).is_dir()), None)
 
 
 def has_train_folder(root: Path) -> bool:
-    """Whether `root` is laid out as `train/<class>/*`."""
+    """Return whether `root` has the layout `train/<class>/*`."""
     return (root / "train").is_dir()
 
 
-def class_pictures(root: Path, depth: int = 1) -> list[Listed]:
-    """The pictures of a tree of class folders, with or without `train` and `test` above them.
+def class_samples(root: Path, depth: int = 1) -> list[Sample]:
+    """Return the samples in class folders, with or without `train` and `test` above them.
 
-    A class is called by its `depth` folder names. Without test pictures a fixed fifth of a class is held out.
+    The name of a class consists of `depth` folder names. Without test images a fixed fifth of each
+    class is held out.
     """
     if has_train_folder(root):
         parts = [("train", False)]
-        if (test := folder_of_tests(root)) is not None:
+        if (test := test_folder(root)) is not None:
             parts.append((test, True))
     else:
         parts = [("", False)]
-    pictures = []
+    samples = []
     for folder, is_test in parts:
         skip = depth + (1 if folder else 0)
         for key in image_files(root, folder):
             names = key.split("/")
             if len(names) > skip:
-                pictures.append(Listed(key, "/".join(names[skip - depth : skip]), is_test))
-    if not any(picture.is_test for picture in pictures):
-        pictures = _with_test_share(pictures)
-    return pictures
+                samples.append(Sample(key, "/".join(names[skip - depth : skip]), is_test))
+    if not any(sample.is_test for sample in samples):
+        samples = _hold_out_tests(samples)
+    return samples
 
 
-def _with_test_share(pictures: list[Listed], share: float = TEST_SHARE) -> list[Listed]:
-    """The same pictures, `share` of each class in the test part."""
-    marks = held_out(np.array([picture.class_name for picture in pictures]), share, "folder")
-    return [Listed(picture.key, picture.class_name, bool(mark)) for picture, mark in zip(pictures, marks)]
+def _hold_out_tests(samples: list[Sample]) -> list[Sample]:
+    """Move a fixed fraction of each class to the test part."""
+    mask = holdout_mask(np.array([sample.class_name for sample in samples]), TEST_SHARE, "folder")
+    return [Sample(sample.key, sample.class_name, bool(is_test)) for sample, is_test in zip(samples, mask)]
 
 
-def plain(name: str) -> str:
-    """A class name without case, spaces and signs, so that `F-16A/B` and a folder `F-16A_B` meet.
+def normalised_name(name: str) -> str:
+    """Return a class name without case, spaces and signs, so that `F-16A/B` equals the folder name `F-16A_B`.
 
-    >>> plain("F-16A/B") == plain("F-16A_B")
+    >>> normalised_name("F-16A/B") == normalised_name("F-16A_B")
     True
     """
     return "".join(letter for letter in name.casefold() if letter.isalnum())
 
 
 def class_folders(name: str, root: Path, official: Sequence[str] | None = None) -> Dataset:
-    """The data set in the class folders of `root`; `official` class names decide spelling and order."""
-    pictures = class_pictures(root)
-    if not pictures:
+    """Load the class folders of `root`; `official` class names, if given, determine spelling and order."""
+    samples = class_samples(root)
+    if not samples:
         raise CampError(
-            f"{root} holds no pictures in class folders: expected train/<class>/* and test/<class>/*, "
+            f"{root} holds no images in class folders: expected train/<class>/* and test/<class>/*, "
             "or <class>/*."
         )
-    found = sorted({picture.class_name for picture in pictures})
+    found = sorted({sample.class_name for sample in samples})
     if official is None:
-        return listed_dataset(name, found, pictures, FileReader(root))
-    by_plain = {plain(class_name): class_name for class_name in official}
-    unknown = [class_name for class_name in found if plain(class_name) not in by_plain]
+        return dataset_from_samples(name, found, samples, FileReader(root))
+    by_name = {normalised_name(class_name): class_name for class_name in official}
+    unknown = [class_name for class_name in found if normalised_name(class_name) not in by_name]
     if unknown:
         raise CampError(
-            f"{root} holds a folder {unknown[0]!r}, which is no class of {name}; "
-            f"expected names such as {official[0]!r}. For other pictures use the data set 'folder'."
+            f"{root} holds a folder {unknown[0]!r}, which is not a class of {name}; "
+            f"expected names such as {official[0]!r}. For other images use the data set 'folder'."
         )
-    pictures = [
-        Listed(picture.key, by_plain[plain(picture.class_name)], picture.is_test) for picture in pictures
+    samples = [
+        Sample(sample.key, by_name[normalised_name(sample.class_name)], sample.is_test) for sample in samples
     ]
-    present = {picture.class_name for picture in pictures}
-    return listed_dataset(name, [c for c in official if c in present], pictures, FileReader(root))
+    present = {sample.class_name for sample in samples}
+    return dataset_from_samples(name, [c for c in official if c in present], samples, FileReader(root))

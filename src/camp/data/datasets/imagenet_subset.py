@@ -1,32 +1,33 @@
-"""ImageNet-Subset: 100 classes out of ImageNet-1k, as class-incremental learning uses it."""
+"""ImageNet-Subset: 100 classes of ImageNet-1k, as used in class-incremental learning."""
 
 from pathlib import Path
 
 import numpy as np
 
 from camp.core.errors import CampError
-from camp.data.datasets.base import Dataset, FileReader, Listed, listed_dataset
-from camp.data.datasets.folders import folder_of_tests, has_train_folder, image_files
+from camp.data.datasets.base import Dataset, FileReader, Sample, dataset_from_samples
+from camp.data.datasets.folders import has_train_folder, image_files, test_folder
 from camp.data.datasets.info import DatasetInfo
 
 
 def subset_1993(wnids: list[str]) -> list[str]:
-    """The usual 100 of 1,000 sorted class ids: the first hundred after shuffling with numpy's old seed 1993.
+    """Return the standard 100 of 1,000 sorted class ids: the first 100 after shuffling with seed 1993.
 
-    The legacy generator is the definition of this benchmark, and numpy promises never to change its numbers.
+    The benchmark is defined by NumPy's legacy generator, whose numbers are guaranteed never to
+    change.
     """
     order = np.random.RandomState(1993).permutation(len(wnids))
     return [wnids[index] for index in order[:100]]
 
 
 def load(data: Path) -> Dataset:
-    """100 classes of a tree `train/<wnid>/*`, `val/<wnid>/*`: all of 100, or the usual 100 of 1,000.
+    """Load `train/<wnid>/*` and `val/<wnid>/*`: all of 100 classes, or the standard 100 of 1,000.
 
-    They are sorted by id either way; the published class order (FACIL's) speaks of them so.
+    Classes are sorted by id in both cases, as the published class order (of FACIL) assumes.
     """
-    if not has_train_folder(data) or folder_of_tests(data) is None:
-        raise CampError(f"{data} holds no ImageNet: expected train/<wnid>/* and val/<wnid>/*.")
-    # Only the names of the folders are read before it is clear which hundred are wanted.
+    if not has_train_folder(data) or test_folder(data) is None:
+        raise CampError(f"{data} does not hold ImageNet: expected train/<wnid>/* and val/<wnid>/*.")
+    # List only the folder names until the 100 classes are known.
     wnids = sorted(path.name for path in (data / "train").iterdir() if path.is_dir() and path.name[0] != ".")
     if len(wnids) == 100:
         classes = wnids
@@ -36,19 +37,19 @@ def load(data: Path) -> Dataset:
         raise CampError(
             f"{data}/train holds {len(wnids)} class folders; expected all 1,000 of ImageNet-1k, or 100."
         )
-    test = folder_of_tests(data)
+    test = test_folder(data)
     missing = [wnid for wnid in classes if not (data / f"{test}/{wnid}").is_dir()]
     if missing:
         raise CampError(
-            f"{data}/{test} has no folder {missing[0]}; sort the validation pictures into class folders."
+            f"{data}/{test} has no folder {missing[0]}; sort the validation images into class folders."
         )
-    pictures = [
-        Listed(key, wnid, part == test)
+    samples = [
+        Sample(key, wnid, part == test)
         for part in ("train", test)
         for wnid in classes
         for key in image_files(data, f"{part}/{wnid}")
     ]
-    return listed_dataset("imagenet_subset", classes, pictures, FileReader(data))
+    return dataset_from_samples("imagenet_subset", classes, samples, FileReader(data))
 
 
 INFO = DatasetInfo(

@@ -1,4 +1,4 @@
-"""What is known about a data set before any of it is read."""
+"""Description of data sets: how to get and load them, and default settings."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -9,63 +9,63 @@ from camp.data.datasets.base import Dataset
 
 @dataclass(frozen=True)
 class Archive:
-    """One file of a data set as its publisher offers it."""
+    """One downloadable file of a data set."""
 
     url: str
     checksum: str | None
-    """`md5:...` or `sha256:...`, as published or as other projects have it; None only with a `note`."""
+    """`md5:...` or `sha256:...`; None only with a `note`."""
     note: str = ""
-    """What a person should know before trusting the file."""
+    """Warning that is shown before the download."""
 
     def __post_init__(self) -> None:
         if self.checksum is None and not self.note:
-            raise ValueError(f"{self.url} has no checksum: say so in its note")
+            raise ValueError(f"{self.url} has no checksum: explain that in its note")
 
     @property
     def file_name(self) -> str:
-        """The name at the end of the address."""
+        """Last part of the URL."""
         return self.url.rsplit("/", 1)[-1]
 
 
 @dataclass(frozen=True)
 class DatasetInfo:
-    """A data set's entry in the registry: what it is, how to get it, and how the paper uses it."""
+    """Entry of the registry: what the data set is, how to get it, and the paper's settings for it."""
 
     name: str
     title: str
     loader: Callable[..., Dataset]
-    """`loader(data, **options)`, with `data` the folder (or file) that holds it."""
+    """`loader(data, **options)`, where `data` is the folder (or file) of the data set."""
     n_classes: int | None
-    """C, or None where the user's data decide."""
+    """Number of classes C, or None if it depends on the user's data."""
     images: str
     size: str
     licence: str
     how_to_get: str
-    """One sentence for a person who has to fetch it by hand."""
+    """One sentence that says how to get the data."""
     layouts: str
-    """What the folder is expected to hold, in a few words."""
+    """Supported folder layouts, in a few words."""
     markers: tuple[str, ...] = ()
-    """Paths of which one is there when the data set is."""
+    """Paths of which at least one exists in the folder of the data set."""
     archives: tuple[Archive, ...] = ()
-    """What `camp datasets get` downloads; empty where that cannot be done."""
+    """Files that `camp datasets get` downloads; empty if it cannot be downloaded."""
     embedded: bool = False
-    """Whether it comes with an installed library and needs no folder."""
+    """Whether the data set comes with an installed library and needs no folder."""
     tasks: int = 5
-    """N of the paper's table of splits, or a sensible number for the others."""
+    """Default number of tasks N; for the paper's data sets the paper's."""
     novel_fraction: float = 0.2
     order: str = "seed"
-    """The class order by default: `paper` where the benchmark has one."""
+    """Default class order: `paper` if there is a published one."""
     crop_scale: float = 0.3
-    """Smallest share of the area a random crop keeps."""
+    """Minimum area of a random crop, as a fraction of the image."""
     flip: bool = True
-    """Whether a mirrored picture is still one of the same class."""
+    """Whether a mirrored image has the same class."""
     saturation: float = 0.2
     """Strength of the saturation jitter."""
     colour: bool = True
-    """Whether pictures have colours to jitter."""
+    """Whether the images have colours, so that colour jitter is applied."""
     backbone: str | None = None
-    """The backbone made for it, where it is not the general default."""
+    """Default backbone, if it differs from the general default."""
 
-    def present(self, data: Path) -> bool:
-        """Whether `data` looks like this data set; nothing but names is read."""
+    def is_present(self, data: Path) -> bool:
+        """Return whether `data` looks like this data set, judging by file names only."""
         return self.embedded or any((data / marker).exists() for marker in self.markers)

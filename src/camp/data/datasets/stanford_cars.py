@@ -1,11 +1,10 @@
-"""Stanford Cars: 196 models of cars."""
+"""Stanford Cars: 196 car models."""
 
 from pathlib import Path
 from typing import Any
 
 from camp.core.errors import CampError
-from camp.data.datasets.base import Dataset, FileReader, Listed, listed_dataset
-from camp.data.datasets.class_names import official_names
+from camp.data.datasets.base import Dataset, FileReader, Sample, dataset_from_samples, official_names
 from camp.data.datasets.folders import class_folders, has_train_folder, image_files
 from camp.data.datasets.info import DatasetInfo
 
@@ -13,10 +12,10 @@ TEST_LABELS = "cars_test_annos_withlabels.mat"
 
 
 def load(data: Path) -> Dataset:
-    """The 196 models, 8,144 train and 8,041 test pictures.
+    """Load 196 car models, 8,144 train and 8,041 test images.
 
-    Read are the official `cars_train`, `cars_test` and `devkit`, the later `car_ims` with `cars_annos.mat`,
-    and class folders, also inside `car_data`.
+    Supported are the official `cars_train`, `cars_test` and `devkit`, the later `car_ims` with
+    `cars_annos.mat`, and class folders, also inside `car_data`.
     """
     for root in (data, data / "stanford_cars"):
         if (root / "cars_annos.mat").is_file():
@@ -27,74 +26,74 @@ def load(data: Path) -> Dataset:
         if has_train_folder(root):
             return class_folders("stanford_cars", root, official_names("stanford_cars"))
     raise CampError(
-        f"{data} holds no Stanford Cars: expected cars_train/, cars_test/ and devkit/ with {TEST_LABELS}, "
+        f"{data} does not hold Stanford Cars: expected cars_train/, cars_test/ and devkit/ with {TEST_LABELS}, "
         "car_ims/ with cars_annos.mat, or train/<class>/* and test/<class>/*."
     )
 
 
 def _two_folders(root: Path) -> Dataset:
-    """`cars_train/00001.jpg` ..., labelled by the development kit."""
+    """Load `cars_train/00001.jpg` ..., labelled by the development kit."""
     tables = (
-        ("cars_train", _found(root, "cars_train_annos.mat"), False),
-        ("cars_test", _found(root, TEST_LABELS), True),
+        ("cars_train", _find_table(root, "cars_train_annos.mat"), False),
+        ("cars_test", _find_table(root, TEST_LABELS), True),
     )
-    there = set(image_files(root))
-    pictures = []
+    files = set(image_files(root))
+    samples = []
     for folder, path, is_test in tables:
         # Some copies wrap each folder in one of the same name.
         prefix = f"{folder}/{folder}" if (root / folder / folder).is_dir() else folder
         for row in _matlab(path, "annotations"):
-            pictures.append(
-                _listed(path, there, f"{prefix}/{row['fname'].item()}", row["class"].item(), is_test)
+            samples.append(
+                _sample(path, files, f"{prefix}/{row['fname'].item()}", row["class"].item(), is_test)
             )
-    return _dataset(root, pictures)
+    return _dataset(root, samples)
 
 
 def _one_folder(root: Path) -> Dataset:
-    """`car_ims/000001.jpg` ..., with one table for train and test."""
+    """Load `car_ims/000001.jpg` ..., with one table for train and test."""
     path = root / "cars_annos.mat"
-    there = set(image_files(root))
+    files = set(image_files(root))
     rows = _matlab(path, "annotations")
     return _dataset(
         root,
         [
-            _listed(
-                path, there, row["relative_im_path"].item(), row["class"].item(), bool(row["test"].item())
+            _sample(
+                path, files, row["relative_im_path"].item(), row["class"].item(), bool(row["test"].item())
             )
             for row in rows
         ],
     )
 
 
-def _listed(path: Path, there: set[str], key: str, number: int, is_test: bool) -> Listed:
-    """A row of a table; classes count from 1."""
-    if key not in there:
+def _sample(path: Path, files: set[str], key: str, number: int, is_test: bool) -> Sample:
+    """Return the sample of a table row; class numbers start at 1."""
+    if key not in files:
         raise CampError(f"{path} lists {key}, which is missing; unpack the archive again.")
     names = official_names("stanford_cars")
     if not 1 <= number <= len(names):
         raise CampError(f"{path} gives {key} the class {number}; expected 1..{len(names)}.")
-    return Listed(key, names[number - 1], is_test)
+    return Sample(key, names[number - 1], is_test)
 
 
-def _dataset(root: Path, pictures: list[Listed]) -> Dataset:
-    present = {picture.class_name for picture in pictures}
+def _dataset(root: Path, samples: list[Sample]) -> Dataset:
+    present = {sample.class_name for sample in samples}
     classes = [name for name in official_names("stanford_cars") if name in present]
-    return listed_dataset("stanford_cars", classes, pictures, FileReader(root))
+    return dataset_from_samples("stanford_cars", classes, samples, FileReader(root))
 
 
-def _found(root: Path, name: str) -> Path:
-    """The table `name`, beside the pictures or in the development kit."""
+def _find_table(root: Path, name: str) -> Path:
+    """Return the path of the table `name`, beside the images or in the development kit."""
     for path in (root / name, root / "devkit" / name, root / "car_devkit" / "devkit" / name):
         if path.is_file():
             return path
     raise CampError(
         f"{root} lacks {name}, which holds the labels (cars_test_annos.mat of the first release has none); "
-        "put it beside the pictures or into devkit/."
+        "put it beside the images or into devkit/."
     )
 
 
 def _matlab(path: Path, variable: str) -> Any:
-    """The rows of a struct array in a MATLAB file."""
+    """Return the rows of a struct array in a MATLAB file."""
     from scipy.io import loadmat
 
     try:
@@ -112,7 +111,7 @@ INFO = DatasetInfo(
     size="2.0 GB",
     licence="non-commercial research",
     how_to_get=(
-        "Its first address is gone, so it cannot be downloaded here: get cars_train, cars_test, devkit and "
+        "Its original URL is gone, so it cannot be downloaded automatically: get cars_train, cars_test, devkit and "
         f"{TEST_LABELS} from a mirror (Kaggle's stanford-cars-by-classes-folder has class folders) "
         "and name the folder with --data."
     ),

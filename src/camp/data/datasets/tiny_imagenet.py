@@ -3,7 +3,7 @@
 from pathlib import Path
 
 from camp.core.errors import CampError
-from camp.data.datasets.base import Dataset, FileReader, Listed, listed_dataset
+from camp.data.datasets.base import Dataset, FileReader, Sample, dataset_from_samples
 from camp.data.datasets.folders import class_folders, has_train_folder, image_files
 from camp.data.datasets.info import Archive, DatasetInfo
 
@@ -11,40 +11,40 @@ FOLDER = "tiny-imagenet-200"
 
 
 def load(data: Path) -> Dataset:
-    """The official archive (tests are its validation part: test labels are not public), or class folders."""
+    """Load the official archive, with its validation part as the test set, or class folders."""
     for root in (data, data / FOLDER):
         if (root / "val" / "val_annotations.txt").is_file():
             return _archive(root)
     if has_train_folder(data):
         return class_folders("tiny_imagenet", data)
     raise CampError(
-        f"{data} holds no Tiny-ImageNet: expected train/<wnid>/images/*, val/images/* and "
+        f"{data} does not hold Tiny-ImageNet: expected train/<wnid>/images/*, val/images/* and "
         "val/val_annotations.txt, or train/<class>/* and test/<class>/*."
     )
 
 
 def _archive(root: Path) -> Dataset:
-    """Classes are called `wnid word`, sorted by wnid."""
-    pictures = [(key, key.split("/")[1], False) for key in image_files(root, "train")]
-    wnids = sorted({wnid for _, wnid, _ in pictures})
-    there = set(image_files(root, "val/images"))
+    """Load the official archive, with classes called `wnid word`, sorted by wnid."""
+    rows = [(key, key.split("/")[1], False) for key in image_files(root, "train")]
+    wnids = sorted({wnid for _, wnid, _ in rows})
+    files = set(image_files(root, "val/images"))
     path = root / "val" / "val_annotations.txt"
     for line in path.read_text(encoding="utf-8").splitlines():
         name, _, rest = line.partition("\t")
         key, wnid = f"val/images/{name}", rest.split("\t")[0]
-        if key not in there or wnid not in wnids:
+        if key not in files or wnid not in wnids:
             raise CampError(
                 f"{path} lists {name} as {wnid}, but the file or the class is missing; unpack it again."
             )
-        pictures.append((key, wnid, True))
+        rows.append((key, wnid, True))
     words = _words(root / "words.txt")
     names = {wnid: f"{wnid} {words[wnid]}" if wnid in words else wnid for wnid in wnids}
-    listed = [Listed(key, names[wnid], is_test) for key, wnid, is_test in pictures]
-    return listed_dataset("tiny_imagenet", [names[wnid] for wnid in wnids], listed, FileReader(root))
+    samples = [Sample(key, names[wnid], is_test) for key, wnid, is_test in rows]
+    return dataset_from_samples("tiny_imagenet", [names[wnid] for wnid in wnids], samples, FileReader(root))
 
 
 def _words(path: Path) -> dict[str, str]:
-    """The first word for each wnid."""
+    """Return the first word of each wnid."""
     if not path.is_file():
         return {}
     lines = path.read_text(encoding="utf-8").splitlines()

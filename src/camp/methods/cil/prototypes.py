@@ -65,7 +65,7 @@ class ClassPrototypes:
         """Return the tensors by name, as `ClassPrototypes` takes them."""
         return {name: value for name, value in vars(self).items() if value is not None}
 
-    def joined(self, other: "ClassPrototypes") -> "ClassPrototypes":
+    def concat(self, other: "ClassPrototypes") -> "ClassPrototypes":
         """Append the classes of `other`; the radius stays that of the first task."""
         means = torch.cat([self.means, other.means])
         if self.covariances is None or other.covariances is None:
@@ -136,7 +136,7 @@ class PrototypeMemory(Callback):
         """Measure the classes of the task."""
         features = clean_features(run.tip, run.task.views, progress)
         new = measured(features, run.task.labels, self.covariances)
-        self.prototypes = new if self.prototypes is None else self.prototypes.joined(new)
+        self.prototypes = new if self.prototypes is None else self.prototypes.concat(new)
 
     def state(self) -> dict[str, Tensor]:
         """Return the prototypes."""

@@ -1,4 +1,4 @@
-"""Adapters psi: Z_t-1 -> Z_t, which carry the centroids of earlier tasks into the new feature space."""
+"""Adapters psi: Z_t-1 -> Z_t, which map centroids of earlier tasks to the new feature space."""
 
 from collections.abc import Callable
 
@@ -11,12 +11,12 @@ from camp.nn.adapters.descent import fit_network
 from camp.nn.adapters.linear import fit_linear
 from camp.nn.adapters.sdc import fit_sdc
 from camp.nn.adapters.settings import AdapterSettings
-from camp.nn.distillers.networks import mlp, trex
+from camp.nn.distillers import mlp, trex
 
 __all__ = ["ADAPTERS", "Adapter", "AdapterSettings", "fit_adapter"]
 
 Adapter = Callable[[Tensor], Tensor]
-"""(k, D) centroids in the old space -> (k, D) in the new one."""
+"""Function from centroids (k, D) in the old feature space to the new one."""
 
 ADAPTERS = ("none", "linear", "mlp", "trex", "sdc")
 
@@ -30,9 +30,16 @@ def fit_adapter(
     progress: Progress | None = None,
     views: int = 1,
 ) -> Adapter:
-    """Learn psi from the features of the same views under the old model (n, D) and the new one (n, D).
+    """Fit psi to the features of the same views under the old and the new model.
 
-    So many `views` are of one picture; epochs of descent are over pictures.
+    Args:
+        name: Name of the adapter.
+        old: Features (n, D) of the old model.
+        new: Features (n, D) of the new model.
+        settings: Settings of the adapter.
+        generator: Source of random numbers.
+        progress: Progress output; None for none.
+        views: Number of views per image; an SGD epoch takes one view per image.
     """
     if old.shape != new.shape or old.dim() != 2:
         raise ValueError(f"pairs of features are (n, D) each, not {tuple(old.shape)} and {tuple(new.shape)}")
@@ -42,7 +49,7 @@ def fit_adapter(
     if name == "linear":
         return fit_linear(old, new, settings, generator, progress, views)
     if name in ("mlp", "trex"):
-        # T-ReX without its last step: what psi is to hit does not lie on the sphere.
+        # T-ReX without its last normalisation, since the new features are not normalised.
         network = mlp(old.shape[1]) if name == "mlp" else trex(old.shape[1])[:-1]
         return fit_network(network, old, new, settings, generator, progress, views)
     if name == "sdc":

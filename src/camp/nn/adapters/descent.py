@@ -1,4 +1,4 @@
-"""Adapters trained by descent, as the reference trains its linear one: SGD over cached pairs of features."""
+"""Adapters trained by SGD on pairs of features, as in the authors' code."""
 
 from collections.abc import Callable
 
@@ -22,10 +22,10 @@ def fit_network(
     progress: Progress,
     views: int = 1,
 ) -> Callable[[Tensor], Tensor]:
-    """Minimise the mean of | F^t(x) - psi(F^{t-1}(x)) |^2 over pairs (n, D); psi in evaluation mode.
+    """Minimise the mean of |F^t(x) - psi(F^{t-1}(x))|^2 over pairs (n, D); return psi in evaluation mode.
 
-    Where a picture has `views` pairs, an epoch takes n / views of them, as the reference sees each picture once in an epoch;
-    the next epoch takes others.
+    With several `views` per image an epoch takes n / views pairs, different ones in consecutive
+    epochs.
     """
     init_default_(network.to(old.device), generator).train()
     optimizer = torch.optim.SGD(
@@ -40,18 +40,19 @@ def fit_network(
                 group["lr"] = settings.adapter_learning_rate * _DECAY_PER_EPOCH**epoch
             if epoch % views == 0:
                 parts = torch.randperm(len(old), generator=generator).tensor_split(views)
-            for rows in parts[epoch % views].to(old.device).split(settings.adapter_batch_size):
-                if len(rows) < 2:  # batch norm has nothing to average
+            for rows in torch.split(parts[epoch % views].to(old.device), settings.adapter_batch_size):
+                if len(rows) < 2:  # batch norm needs two
                     continue
                 loss = F.mse_loss(network(old[rows]), new[rows])
                 optimizer.zero_grad(set_to_none=True)
-                loss.backward()
+                torch.autograd.backward(loss)
                 optimizer.step()
             bar.advance()
     network.eval()
 
     @torch.no_grad()
     def psi(centroids: Tensor) -> Tensor:
-        return network(centroids)
+        moved: Tensor = network(centroids)
+        return moved
 
     return psi

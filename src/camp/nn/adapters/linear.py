@@ -1,10 +1,9 @@
-"""The linear adapter, CAMP's own: psi(p) = W p + b.
+"""Linear adapter of CAMP: psi(p) = W p + b.
 
     min_{W, b}  1/n sum_i | F^t(x_i) - W F^{t-1}(x_i) - b |^2  +  lambda | W - I |^2
 
-solved exactly. The ridge pulls towards the identity: in directions that the pairs say nothing about (there
-are fewer pairs than dimensions, or the features lie in a plane) a centroid stays where it was, which is the
-best guess about a tip that moved little.
+solved in closed form. The ridge penalty is relative to the identity: in directions without data
+(with fewer pairs than dimensions, or features in a subspace) a centroid stays where it was.
 """
 
 from collections.abc import Callable
@@ -25,7 +24,7 @@ def fit_linear(
     progress: Progress,
     views: int = 1,
 ) -> Callable[[Tensor], Tensor]:
-    """psi by the normal equations, or by the reference's descent."""
+    """Fit psi by the normal equations, or by SGD as in the authors' code."""
     if settings.solver == "sgd":
         network = nn.Linear(old.shape[1], new.shape[1])
         return fit_network(network, old, new, settings, generator, progress, views)
@@ -34,10 +33,10 @@ def fit_linear(
 
 
 def least_squares(old: Tensor, new: Tensor, ridge: float) -> tuple[Tensor, Tensor]:
-    """W (D, D) and b (D,) in double precision.
+    """Return W (D, D) and b (D,) in double precision.
 
-    With D = W - I the residual is (new - old) - D old, a plain ridge problem for the drift; lambda is `ridge`
-    times the mean variance of the old features.
+    With Delta = W - I the residual is (new - old) - Delta old, an ordinary ridge regression of the
+    drift; lambda is `ridge` times the mean variance of the old features.
     """
     count, dim = old.shape
     x, y = old.double(), new.double()
@@ -46,7 +45,7 @@ def least_squares(old: Tensor, new: Tensor, ridge: float) -> tuple[Tensor, Tenso
     covariance = x.T @ x / count
     scale = covariance.diagonal().mean().clamp_min(torch.finfo(torch.double).tiny)
     identity = torch.eye(dim, dtype=torch.double, device=old.device)
-    # A trace of the scale keeps the factorisation defined when ridge is 0 and the features are degenerate.
+    # A minimal ridge keeps the factorisation defined if ridge is 0 and the features are degenerate.
     factor = torch.linalg.cholesky(covariance + max(ridge, 1e-12) * scale * identity)
     weight = identity + torch.cholesky_solve(x.T @ drift / count, factor).T
     return weight, mean_y - weight @ mean_x

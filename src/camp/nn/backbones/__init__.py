@@ -1,4 +1,4 @@
-"""Networks cut into a frozen trunk and a trained tip."""
+"""Networks divided into a frozen trunk and a trained tip."""
 
 from typing import TYPE_CHECKING
 
@@ -11,7 +11,7 @@ if TYPE_CHECKING:
 
 
 def make_backbone(settings: BackboneSettings, generator: "torch.Generator") -> "Backbone":
-    """The backbone that `settings` ask for; what has no pretrained weights is drawn from `generator`."""
-    from camp.nn.backbones import registry  # brings torch, which `camp --help` does without
+    """Build a backbone; weights that are not pretrained are drawn from `generator`."""
+    from camp.nn.backbones import registry  # imports torch, which `camp --help` does without
 
     return registry.make_backbone(settings, generator)

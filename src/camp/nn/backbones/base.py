@@ -1,4 +1,4 @@
-"""What a backbone is to the rest: a frozen trunk, run once per view, and a tip, the part that is trained."""
+"""Backbones: a frozen trunk, which is run once per view, and a trained tip."""
 
 import hashlib
 from dataclasses import dataclass
@@ -12,27 +12,28 @@ from camp.nn.backbones.engine import OnnxEngine
 
 @dataclass
 class Backbone:
-    """A network cut in two: pictures -> trunk -> fields, which can be kept -> tip -> features."""
+    """A network in two parts: images -> trunk -> fields, which can be stored -> tip -> features."""
 
     name: str
     dim: int
-    """D, the length of a feature."""
+    """Feature dimension D."""
     resolution: int
-    """R, side of the square pictures in pixels; 0 where there are no pictures."""
+    """Image side R in pixels; 0 if the input is not images."""
     mean: tuple[float, float, float]
-    """Of the normalisation the network expects, for pixels in 0..1."""
+    """Mean of the pixel normalisation, for pixels in 0..1."""
     std: tuple[float, float, float]
+    """Standard deviation of the pixel normalisation."""
     fields: tuple[Field, ...]
-    """What the tip takes."""
+    """Fields that the tip takes."""
     trunk: Trunk | None
-    """Normalised float32 pixels (B, 3, R, R) -> the fields. None: the tip takes the only field as it is,
-    "pixels" (B, 3, R, R) or the user's "vector" (B, D)."""
+    """Function from normalised float32 pixels (B, 3, R, R) to the fields. None: the tip takes
+    "pixels" (B, 3, R, R) or the user's "vector" (B, D) directly."""
     tip: nn.Module
-    """forward(batch) -> features (B, D); only what is trained requires a gradient."""
+    """Module with forward(batch) -> features (B, D); only trained parameters require a gradient."""
     fingerprint: str
-    """Of the trunk's weights, cut and resolution: equal fingerprints give equal fields."""
-    note: str
-    """What a reader of its results has to know, or ""."""
+    """Hash of the trunk's weights and resolution: equal fingerprints give equal fields."""
+    note: str = ""
+    """Remark for the reader of results, or ""."""
 
     @property
     def device(self) -> torch.device:
@@ -40,13 +41,13 @@ class Backbone:
         return next(self.tip.parameters()).device
 
     def single_threaded_trunk(self) -> Trunk | None:
-        """The trunk for callers that run it in one thread per core."""
-        return self.trunk.on_one_core() if isinstance(self.trunk, OnnxEngine) else self.trunk
+        """Return the trunk for callers that run one thread per core."""
+        return self.trunk.single_threaded() if isinstance(self.trunk, OnnxEngine) else self.trunk
 
 
-def fingerprint_of(cut: str, trunk: nn.Module | None = None) -> str:
-    """Hash of the words that describe the cut, and of every weight of the trunk."""
-    digest = hashlib.blake2b(cut.encode(), digest_size=16)
+def fingerprint_of(description: str, trunk: nn.Module | None = None) -> str:
+    """Return a hash of the description and of every weight of the trunk."""
+    digest = hashlib.blake2b(description.encode(), digest_size=16)
     if trunk is not None:
         for name, tensor in sorted(trunk.state_dict().items()):
             digest.update(f"{name} {tuple(tensor.shape)} {tensor.dtype}".encode())
@@ -54,8 +55,8 @@ def fingerprint_of(cut: str, trunk: nn.Module | None = None) -> str:
     return digest.hexdigest()
 
 
-def restored(batch: Batch, name: str, dtype: torch.dtype = torch.float32) -> Tensor:
-    """The field `name` as numbers to compute with, whether it was kept in float32, half precision or int8."""
+def dequantize(batch: Batch, name: str, dtype: torch.dtype = torch.float32) -> Tensor:
+    """Return the field `name`, stored in float32, half precision or int8 with a scale, as `dtype`."""
     values = batch[name].to(dtype)
     scale = batch.get(f"{name}_scale")
     return values if scale is None else values * scale

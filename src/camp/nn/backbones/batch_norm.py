@@ -1,5 +1,6 @@
-"""Batch norm over the pictures of all processes that train together."""
+"""Batch norm over the images of all processes of a distributed run."""
 
+from collections.abc import Callable
 from typing import Any
 
 import torch
@@ -9,14 +10,14 @@ from camp.core import distributed
 
 
 class BatchNorm(nn.BatchNorm2d):
-    """torch's, whose statistics in training are those of the whole batch, however many processes share it.
+    """`nn.BatchNorm2d` whose training statistics are those of the whole batch, over all processes.
 
-    torch's own synchronised one runs on CUDA alone. Processes meet twice a layer, once forward and once backward,
-    since meeting is what costs: by gloo on a small machine two milliseconds, whatever is said.
+    Unlike `nn.SyncBatchNorm` it also runs on the CPU. It needs one collective operation in the
+    forward and one in the backward pass.
     """
 
     def forward(self, x: Tensor) -> Tensor:
-        """(B, C, H, W) -> the same shape."""
+        """Normalise (B, C, H, W) to the same shape."""
         if not self.training or distributed.world_size() == 1:
             return super().forward(x)
         assert self.running_mean is not None
@@ -28,14 +29,15 @@ class BatchNorm(nn.BatchNorm2d):
             self.num_batches_tracked += 1
             self.running_mean.lerp_(mean, self.momentum)
             self.running_var.lerp_(variance * (count / (count - 1).clamp_min(1)), self.momentum)
-        return _Normalised.apply(x, self.weight, self.bias, mean, variance, count, self.eps)
+        apply: Callable[..., Tensor] = _Normalise.apply
+        return apply(x, self.weight, self.bias, mean, variance, count, self.eps)
 
 
 def _statistics(x: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-    """Mean (C,), variance (C,) and count (1,) over all pictures and positions; a share may be empty."""
+    """Return mean (C,), variance (C,) and count (1,) over all images and positions; a shard may be empty."""
     rows = x.movedim(1, -1).flatten(0, 2)  # (n, C), a view where channels come last
     rows = rows.to(torch.promote_types(x.dtype, torch.float32))
-    ones = rows.new_ones(1, len(rows))  # a product adds up faster than a sum does, and as exactly
+    ones = rows.new_ones(1, len(rows))  # a matrix product is faster than a sum
     sums = distributed.all_reduce_sum(
         torch.cat([ones @ rows, ones @ rows.square(), ones.sum().expand(1, 1)], dim=1)[0]
     )
@@ -44,8 +46,8 @@ def _statistics(x: Tensor) -> tuple[Tensor, Tensor, Tensor]:
     return mean, (squares - mean.square()).clamp_min(0), count
 
 
-class _Normalised(torch.autograd.Function):
-    """y = w (x - mean) / (variance + eps)^1/2 + b, where mean and variance are those of all processes' x."""
+class _Normalise(torch.autograd.Function):
+    """y = w (x - mean) / (variance + eps)^1/2 + b with mean and variance over all processes."""
 
     @staticmethod
     def forward(
@@ -66,7 +68,7 @@ class _Normalised(torch.autograd.Function):
     def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor | None, ...]:
         """dx = w / s (dy - mean(dy) - x^ mean(x^ dy)) with x^ = (x - mean) / s, the means over all processes.
 
-        The sums of x^ dy and of dy in this process are its share of the gradients of w and b.
+        The sums of x^ dy and of dy over the shard are the gradients of w and b of this process.
         """
         x, weight, mean, variance, count = ctx.saved_tensors
         dy, constant = gradients[0], (weight, mean, variance, None, None, False, ctx.eps)

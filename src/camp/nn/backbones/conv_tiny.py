@@ -1,4 +1,4 @@
-"""A small convolutional net for digits of 16 pixels, trained from scratch."""
+"""Small convolutional network for digits of 16 pixels, trained from scratch."""
 
 from itertools import pairwise
 
@@ -15,11 +15,10 @@ STD = (0.5, 0.5, 0.5)
 
 
 class ConvTiny(nn.Module):
-    """The field "pixels" (B, 3, R, R) -> features (B, 128), by 89,000 weights.
+    """Network from the field "pixels" (B, 3, R, R) to features (B, 128).
 
-    The norms look at one picture at a time: no statistics of old tasks have to be carried along, and training
-    and evaluation compute the same. The last 2 x 2 positions stay apart, since a digit is where its strokes
-    lie; pooled over all positions the same net needs batch norms, and more epochs, to do as well.
+    Group norms normalise each image by itself, so there are no running statistics of old tasks. The
+    last 2 x 2 positions are not pooled, since digits differ in where their strokes are.
     """
 
     def __init__(self, generator: torch.Generator) -> None:
@@ -33,10 +32,11 @@ class ConvTiny(nn.Module):
         init_default_(self, generator)
 
     def forward(self, batch: Batch) -> Tensor:
-        """Features."""
+        """Compute features (B, 128)."""
         x = batch["pixels"]
         for conv, norm in zip(self.convs, self.norms):
             x = F.relu(norm(conv(x)))
-            # Halves a side; the last one ends in 2 x 2 whatever the resolution.
+            # Halve the sides; the last layer pools to 2 x 2 at any resolution.
             x = F.max_pool2d(x, 2) if conv is not self.convs[-1] else F.adaptive_max_pool2d(x, 2)
-        return self.out(x.flatten(1))
+        features: Tensor = self.out(x.flatten(1))
+        return features

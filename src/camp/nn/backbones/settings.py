@@ -1,4 +1,4 @@
-"""Which backbone a user asks for; free of torch, since the command line reads it."""
+"""Settings of backbones; imported by the command line, hence without torch."""
 
 import dataclasses
 from dataclasses import dataclass, field
@@ -8,10 +8,10 @@ from camp.core.errors import CampError
 from camp.core.settings import DOES_NOT_CHANGE_RESULT
 
 DEFAULT_NAME = "efficientnet-lite0"
-"""Its weights come with pip, so that a fresh machine has a pretrained backbone without a download."""
+"""Default backbone; its weights are installed with pip, so no download is needed."""
 
 DEFAULT_TIP = "mlp"
-"""Of efficientnet-lite0."""
+"""Default tip of efficientnet-lite0."""
 
 VIT_WEIGHTS = {
     "vit-s16": "facebook/dino-vits16",
@@ -20,7 +20,7 @@ VIT_WEIGHTS = {
     "vit-s14": "facebook/dinov2-small",
     "vit-b14": "facebook/dinov2-base",
 }
-"""The ViTs, and the weights each has when none are named."""
+"""Names of the ViTs and their default weights on the Hugging Face hub."""
 
 FROM_SCRATCH = ("resnet18", "resnet18-slim", "conv-tiny", "embeddings")
 """Backbones without pretrained weights and without a trunk."""
@@ -30,29 +30,30 @@ NAMES = (DEFAULT_NAME, *VIT_WEIGHTS, *FROM_SCRATCH)
 
 @dataclass(frozen=True)
 class BackboneSettings:
-    """A backbone by name, or by the file of its weights."""
+    """Choice of a backbone by its name or by its weights."""
 
     backbone: str | None = None
-    """efficientnet-lite0, vit-s16, vit-s8, vit-b16, vit-s14, vit-b14, resnet18, resnet18-slim, conv-tiny or
-    embeddings. None: what the weights are of, and efficientnet-lite0 without weights."""
+    """Name of the backbone: efficientnet-lite0, vit-s16, vit-s8, vit-b16, vit-s14, vit-b14, resnet18,
+    resnet18-slim, conv-tiny or embeddings. None: the backbone of the weights, or efficientnet-lite0
+    without weights."""
     weights: str | None = None
-    """A .pth, .pt or .safetensors file, a Hugging Face folder or name, or "random" (a ViT drawn from the seed).
-    None: the pretrained weights that belong to the backbone; nets trained from scratch have none."""
+    """Weights: a .pth, .pt or .safetensors file, a Hugging Face folder or name, or "random" (an
+    untrained ViT). None: the default weights of the backbone; networks trained from scratch have none."""
     resolution: int | None = None
-    """Side of the pictures in pixels. None: 224, or 32 for the ResNets and 16 for conv-tiny."""
+    """Image side in pixels. None: 224, or 32 for the ResNets and 16 for conv-tiny."""
     trained_blocks: int = 1
-    """How many blocks at the end of a ViT, or of efficientnet-lite0 with the tip mbconv, are trained."""
+    """Number of trained blocks at the end of a ViT, or of efficientnet-lite0 with the tip mbconv."""
     depth: int | None = None
-    """Cut a ViT after this many blocks; the final norm follows. None: all of them."""
+    """Number of blocks of a ViT that are used, followed by the final norm. None: all of them."""
     tip: Literal["mbconv", "mlp"] | None = None
-    """Of efficientnet-lite0: mbconv trains its last block and head, mlp a residual MLP on its pooled features.
-    None: mlp."""
+    """Trained part of efficientnet-lite0: mbconv is its last block and head, mlp a residual MLP on its pooled
+    features. None: mlp."""
     dim: int | None = None
-    """Length of the vectors that `embeddings` takes. None: that of the data set's vectors."""
+    """Length of the vectors for the backbone embeddings. None: that of the data set's vectors."""
     engine: Literal["auto", "torch", "onnxruntime"] = field(default="auto", metadata=DOES_NOT_CHANGE_RESULT)
-    """What runs the trunk; auto is the faster one on the device."""
+    """Engine that runs the trunk; auto selects the faster one on the device."""
     device: str = field(default="cpu", metadata=DOES_NOT_CHANGE_RESULT)
-    """Where trunk and tip run, as torch names it: cpu, cuda, cuda:1, mps."""
+    """Device of trunk and tip, in torch's notation: cpu, cuda, cuda:1, mps."""
 
     def __post_init__(self) -> None:
         name = self.backbone or (DEFAULT_NAME if self.weights is None else None)
@@ -68,30 +69,30 @@ class BackboneSettings:
                 f"dim is {self.dim} with {name or self.weights}; it is the length, 1 or more, of embeddings' vectors."
             )
         if scratch and self.weights is not None:
-            raise CampError(f"{name} is trained from scratch and takes no weights; leave them out.")
+            raise CampError(f"{name} is trained from scratch and takes no weights; omit them.")
         if self.tip is not None and name is not None and not efficientnet:
-            raise CampError(f"{name} has one tip; the choice of a tip is for {DEFAULT_NAME}.")
+            raise CampError(f"{name} has one tip; only {DEFAULT_NAME} has a choice of tips.")
         if self.depth is not None and (scratch or efficientnet):
-            raise CampError(f"Only a ViT can be cut at a depth; leave it out for {name}.")
+            raise CampError(f"Only a ViT can be truncated to a depth; omit it for {name}.")
         if self.trained_blocks > 1 and (scratch or (efficientnet and (self.tip or DEFAULT_TIP) != "mbconv")):
             raise CampError(
-                f"{name} as asked for has no blocks to count; trained_blocks is for a ViT, "
+                f"{name} with these settings has no trainable blocks; trained_blocks is for a ViT, "
                 f"or for {DEFAULT_NAME} with the tip mbconv."
             )
         if scratch and self.engine == "onnxruntime":
             raise CampError(f"{name} has no frozen trunk for onnxruntime to run; leave the engine at auto.")
 
     def with_name(self, name: str) -> Self:
-        """The same, of the backbone called `name`."""
+        """Return the settings with the backbone name `name`."""
         return dataclasses.replace(self, backbone=name)
 
     def with_dim(self, dim: int) -> Self:
-        """The same, for vectors of length `dim`."""
+        """Return the settings with vectors of length `dim`."""
         return dataclasses.replace(self, dim=dim)
 
 
 def check_resolution(resolution: int, step: int, name: str) -> int:
-    """`resolution` if it is a multiple of `step` pixels, else a sentence with the nearest two.
+    """Return `resolution`; raise an error with the nearest two if it is not a multiple of `step` pixels.
 
     >>> check_resolution(224, 14, "vit-s14")
     224

@@ -1,7 +1,8 @@
-"""Vision transformers, cut into a frozen trunk and a trained tip.
+"""Vision transformers, divided into a frozen trunk and a trained tip.
 
-Only the class token leaves the last block, so for one trained block the tip needs no attention between the
-other tokens. With x̂ the tokens normalised without the affine, g and b the gain and bias of the first norm:
+Only the class token leaves the last block, so for one trained block the tip needs no attention
+between the other tokens. With x̂ the tokens normalised without the affine, g and b the gain and
+bias of the first norm:
 
     q_h = W_q,h (g * x̂_cls + b) + b_q,h         the query of the class token alone
     u_h = g * (W_k,h^T q_h) / sqrt(d)            the key matrix moved to the query
@@ -9,12 +10,12 @@ other tokens. With x̂ the tokens normalised without the affine, g and b the gai
     m_h = g * sum_j a_h,j x̂_j + b
     o_h = W_v,h m_h + b_v,h                      the value matrix moved behind the sum
 
-the same function with the same gradients as the plain block. Names of parameters are those of the official
-DINO and DINOv2 checkpoints.
+the same function with the same gradients as the plain block. Names of parameters are those of the
+official DINO and DINOv2 checkpoints.
 """
 
 import math
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Any
 
@@ -23,15 +24,15 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from camp.data.views import Batch, Field
-from camp.nn.backbones.base import restored
+from camp.nn.backbones.base import dequantize
 from camp.nn.init import trunc_normal_
 
 EPS = 1e-6
-"""Of every LayerNorm of DINO and DINOv2."""
+"""Epsilon of every LayerNorm of DINO and DINOv2."""
 HEAD_DIM = 64
-"""d: ViT-S has 6 heads of it, ViT-B 12."""
+"""Dimension d of a head; ViT-S has 6 heads, ViT-B 12."""
 CHUNK_BYTES = 4 << 20
-"""Tokens worked on at a time: they stay in the cache between the scores and the weighted mean."""
+"""Size of the tokens that are processed at once, so that they stay in the cache."""
 
 MEAN = (0.485, 0.456, 0.406)
 STD = (0.229, 0.224, 0.225)
@@ -40,19 +41,19 @@ LETTERS = {192: "t", 384: "s", 768: "b", 1024: "l"}
 
 @dataclass(frozen=True)
 class VitShape:
-    """What tells one ViT from another."""
+    """Architecture of a ViT."""
 
     dim: int
     patch: int
     blocks: int = 12
     layer_scale: bool = False
-    """DINOv2 has it, DINO does not."""
+    """Whether residual branches are scaled (DINOv2), or not (DINO)."""
     grid: int = 14
-    """Side of the patch grid that the position embeddings were made for."""
+    """Side of the patch grid of the position embeddings."""
 
     @property
     def name(self) -> str:
-        """As people call it.
+        """Usual name.
 
         >>> VitShape(384, 16).name
         'vit-s16'
@@ -60,7 +61,7 @@ class VitShape:
         return f"vit-{LETTERS.get(self.dim, f'{self.dim}d')}{self.patch}"
 
     def sizes(self) -> dict[str, tuple[int, ...]]:
-        """Every tensor of the whole network, by its official name."""
+        """Return the shape of every tensor of the whole network by its official name."""
         dim = self.dim
         sizes: dict[str, tuple[int, ...]] = {
             "cls_token": (1, 1, dim),
@@ -103,25 +104,27 @@ class Attention(nn.Module):
         batch, tokens, dim = x.shape
         q, k, v = self.qkv(x).view(batch, tokens, 3, self.heads, HEAD_DIM).permute(2, 0, 3, 1, 4)
         mixed = F.scaled_dot_product_attention(q, k, v)
-        return self.proj(mixed.transpose(1, 2).reshape(batch, tokens, dim))
+        out: Tensor = self.proj(mixed.transpose(1, 2).reshape(batch, tokens, dim))
+        return out
 
     def of_class_token(self, y: Tensor, norm: nn.LayerNorm, tokens: Tensor, scale: Tensor | None) -> Tensor:
         """Attention of the class token alone: normalised y (B, D), x̂ `tokens` (B, N, D) -> (B, D)."""
         batch, dim = y.shape
         w_q, w_k, w_v = self.qkv.weight.view(3, dim, dim)
         b_q, _, b_v = self.qkv.bias.view(3, dim)
-        # The gain and bias go into the small matrices rather than into B x H vectors of length D.
+        # Apply gain and bias to the small matrices rather than to B x H vectors of length D.
         keys = (w_k * (norm.weight / math.sqrt(HEAD_DIM))).view(self.heads, HEAD_DIM, dim)
         values = (w_v * norm.weight).view(self.heads, HEAD_DIM, dim)
         q = F.linear(y, w_q, b_q).view(batch, self.heads, HEAD_DIM)
         u = torch.einsum("bhd,hdD->bhD", q, keys)
         m = attended_mean(u, tokens, scale)
         o = torch.einsum("bhD,hdD->bhd", m, values).reshape(batch, dim) + (b_v + w_v @ norm.bias)
-        return self.proj(o)
+        out: Tensor = self.proj(o)
+        return out
 
 
 class Mlp(nn.Module):
-    """Two layers with a GELU between them."""
+    """Two linear layers with a GELU between them."""
 
     def __init__(self, dim: int) -> None:
         super().__init__()
@@ -130,11 +133,12 @@ class Mlp(nn.Module):
 
     def forward(self, x: Tensor) -> Tensor:
         """(..., D) -> (..., D)."""
-        return self.fc2(F.gelu(self.fc1(x)))
+        out: Tensor = self.fc2(F.gelu(self.fc1(x)))
+        return out
 
 
 class LayerScale(nn.Module):
-    """A learned factor per channel on a residual branch."""
+    """Learned factor per channel of a residual branch."""
 
     def __init__(self, dim: int) -> None:
         super().__init__()
@@ -146,7 +150,7 @@ class LayerScale(nn.Module):
 
 
 class Block(nn.Module):
-    """A transformer block."""
+    """Transformer block."""
 
     def __init__(self, dim: int, layer_scale: bool) -> None:
         super().__init__()
@@ -158,32 +162,35 @@ class Block(nn.Module):
         self.ls2 = LayerScale(dim) if layer_scale else nn.Identity()
 
     def forward(self, x: Tensor) -> Tensor:
-        """The plain block, (B, N, D) -> (B, N, D)."""
+        """Apply the plain block, (B, N, D) -> (B, N, D)."""
         x = x + self.ls1(self.attn(self.norm1(x)))
-        return x + self.ls2(self.mlp(self.norm2(x)))
+        x = x + self.ls2(self.mlp(self.norm2(x)))
+        return x
 
     def of_class_token(self, cls: Tensor, tokens: Tensor, scale: Tensor | None = None) -> Tensor:
-        """The same for the class token alone: raw `cls` (B, D), x̂ `tokens` (B, N, D) -> (B, D)."""
-        x = cls + self.ls1(self.attn.of_class_token(self.norm1(cls), self.norm1, tokens, scale))
-        return x + self.ls2(self.mlp(self.norm2(x)))
+        """Apply the block to the class token alone: raw `cls` (B, D), x̂ `tokens` (B, N, D) -> (B, D)."""
+        x: Tensor = cls + self.ls1(self.attn.of_class_token(self.norm1(cls), self.norm1, tokens, scale))
+        x = x + self.ls2(self.mlp(self.norm2(x)))
+        return x
 
 
 class PatchEmbed(nn.Module):
-    """Pictures (B, 3, R, R) to one token per patch (B, (R / patch)^2, D)."""
+    """Embedding of images (B, 3, R, R) as one token per patch (B, (R / patch)^2, D)."""
 
     def __init__(self, shape: VitShape) -> None:
         super().__init__()
         self.proj = nn.Conv2d(3, shape.dim, shape.patch, shape.patch)
 
     def forward(self, pixels: Tensor) -> Tensor:
-        """Row by row."""
-        return self.proj(pixels).flatten(2).transpose(1, 2)
+        """Embed the patches, row by row."""
+        patches: Tensor = self.proj(pixels)
+        return patches.flatten(2).transpose(1, 2)
 
 
 class VitTrunk(nn.Module):
-    """Patch embedding and the blocks that stay frozen: pixels (B, 3, R, R) -> "tokens" (B, N, D), "cls" (B, D).
+    """Patch embedding and frozen blocks: pixels (B, 3, R, R) -> "tokens" (B, N, D), "cls" (B, D).
 
-    With one trained block the tokens come normalised without the affine (x̂), else raw.
+    With one trained block the tokens are normalised without the affine (x̂), otherwise raw.
     """
 
     def __init__(self, shape: VitShape, blocks: int, resolution: int, normalised: bool) -> None:
@@ -195,7 +202,7 @@ class VitTrunk(nn.Module):
         self.blocks = nn.ModuleList(Block(shape.dim, shape.layer_scale) for _ in range(blocks))
 
     def forward(self, pixels: Tensor) -> Batch:
-        """Run the frozen part."""
+        """Compute the fields."""
         patches = self.patch_embed(pixels)
         x = torch.cat([self.cls_token.expand(len(pixels), -1, -1), patches], dim=1) + self.pos_embed
         for block in self.blocks:
@@ -204,7 +211,7 @@ class VitTrunk(nn.Module):
 
 
 class VitTip(nn.Module):
-    """The trained blocks and the final norm, which stays frozen: the fields of `VitTrunk` -> features (B, D)."""
+    """Trained blocks and the frozen final norm: the fields of `VitTrunk` -> features (B, D)."""
 
     def __init__(self, shape: VitShape, blocks: int) -> None:
         super().__init__()
@@ -212,25 +219,26 @@ class VitTip(nn.Module):
         self.norm = nn.LayerNorm(shape.dim, EPS)
 
     def forward(self, batch: Batch) -> Tensor:
-        """Features: the class token behind the final norm."""
+        """Compute features (B, D): the class token after the final norm."""
         cls, tokens, scale = batch["cls"], batch["tokens"], batch.get("tokens_scale")
         *before, last = self.blocks
         if before:
-            x = torch.cat([cls[:, None], restored(batch, "tokens", cls.dtype)[:, 1:]], dim=1)
+            x = torch.cat([cls[:, None], dequantize(batch, "tokens", cls.dtype)[:, 1:]], dim=1)
             for block in before:
                 x = block(x)
             cls, tokens, scale = x[:, 0], normalised(x), None
         assert isinstance(last, Block)
-        return self.norm(last.of_class_token(cls, tokens, scale))
+        features: Tensor = self.norm(last.of_class_token(cls, tokens, scale))
+        return features
 
 
 def normalised(x: Tensor) -> Tensor:
-    """LayerNorm without its affine."""
+    """Apply LayerNorm without its affine."""
     return F.layer_norm(x, x.shape[-1:], eps=EPS)
 
 
 def fields_of(shape: VitShape, resolution: int) -> tuple[Field, ...]:
-    """What `VitTrunk` gives for a view."""
+    """Return the fields that `VitTrunk` computes for a view."""
     count = 1 + (resolution // shape.patch) ** 2
     return Field("tokens", (count, shape.dim), "tokens"), Field("cls", (shape.dim,), "exact")
 
@@ -238,18 +246,18 @@ def fields_of(shape: VitShape, resolution: int) -> tuple[Field, ...]:
 def split(
     state: dict[str, Tensor], shape: VitShape, resolution: int, depth: int, trained: int
 ) -> tuple[VitTrunk, VitTip]:
-    """Cut the network with weights `state` after block `depth`, before its last `trained` blocks."""
+    """Divide the first `depth` blocks of a network with weights `state` before the last `trained` of them."""
     first = depth - trained
-    with torch.device("meta"):  # no weights are drawn that the checkpoint replaces at once
+    with torch.device("meta"):  # without initializing weights, since they are replaced
         trunk = VitTrunk(shape, first, resolution, normalised=trained == 1)
         tip = VitTip(shape, trained)
     embedding = {
         name: state[name] for name in ("cls_token", "patch_embed.proj.weight", "patch_embed.proj.bias")
     }
-    embedding["pos_embed"] = interpolated(state["pos_embed"], resolution // shape.patch)
-    trunk.load_state_dict(embedding | blocks_of(state, 0, first), assign=True)
+    embedding["pos_embed"] = interpolate_positions(state["pos_embed"], resolution // shape.patch)
+    trunk.load_state_dict(embedding | _select_blocks(state, 0, first), assign=True)
     final = {name: state[name] for name in ("norm.weight", "norm.bias")}
-    trained_weights = final | blocks_of(state, first, depth)
+    trained_weights = final | _select_blocks(state, first, depth)
     # Copied, since training changes them in place.
     tip.load_state_dict({name: tensor.clone() for name, tensor in trained_weights.items()}, assign=True)
     trunk.eval().requires_grad_(False)
@@ -258,8 +266,8 @@ def split(
     return trunk, tip
 
 
-def blocks_of(state: dict[str, Tensor], first: int, end: int) -> dict[str, Tensor]:
-    """The weights of blocks `first`..`end` - 1, counted from 0 again."""
+def _select_blocks(state: dict[str, Tensor], first: int, end: int) -> dict[str, Tensor]:
+    """Return the weights of blocks `first`..`end` - 1, renumbered from 0."""
     return {
         f"blocks.{index - first}.{name.split('.', 2)[2]}": tensor
         for index in range(first, end)
@@ -268,19 +276,19 @@ def blocks_of(state: dict[str, Tensor], first: int, end: int) -> dict[str, Tenso
     }
 
 
-def interpolated(pos_embed: Tensor, side: int) -> Tensor:
-    """Position embeddings (1, 1 + n * n, D) for a patch grid of `side` x `side`, bicubically."""
+def interpolate_positions(pos_embed: Tensor, side: int) -> Tensor:
+    """Interpolate position embeddings (1, 1 + n * n, D) to a patch grid of `side` x `side`, bicubically."""
     cls, grid = pos_embed[:, :1], pos_embed[:, 1:]
-    given = math.isqrt(grid.shape[1])
-    if given == side:
+    old_side = math.isqrt(grid.shape[1])
+    if old_side == side:
         return pos_embed
-    image = grid.transpose(1, 2).unflatten(2, (given, given))
+    image = grid.transpose(1, 2).reshape(1, -1, old_side, old_side)
     image = F.interpolate(image, size=(side, side), mode="bicubic", align_corners=False)
     return torch.cat([cls, image.flatten(2).transpose(1, 2)], dim=1)
 
 
 def random_state(shape: VitShape, generator: torch.Generator) -> dict[str, Tensor]:
-    """Weights of an untrained ViT: truncated normal of 0.02, biases at zero, norms and layer scales at one."""
+    """Draw the weights of an untrained ViT: truncated normal of 0.02, biases 0, norms and layer scales 1."""
     state = {}
     for name, size in shape.sizes().items():
         if name.endswith("bias"):
@@ -295,19 +303,20 @@ def random_state(shape: VitShape, generator: torch.Generator) -> dict[str, Tenso
 def attended_mean(u: Tensor, tokens: Tensor, scale: Tensor | None = None) -> Tensor:
     """sum_j softmax_j(u_h . x_j) x_j for each head: u (B, H, D), tokens (B, N, D) -> (B, H, D).
 
-    Tokens may be float32, float16, or int8 with a `scale` (B, N, 1); they get a gradient only if they ask
-    for one, which kept tokens do not.
+    Tokens may be float32, float16, or int8 with a `scale` (B, N, 1). They get a gradient only if
+    they require one, which stored tokens do not.
     """
     if tokens.requires_grad:
         return torch.softmax(u @ tokens.transpose(1, 2), dim=-1) @ tokens
-    return _AttendedMean.apply(u, tokens, scale)
+    apply: Callable[[Tensor, Tensor, Tensor | None], Tensor] = _AttendedMean.apply
+    return apply(u, tokens, scale)
 
 
 class _AttendedMean(torch.autograd.Function):
-    """`attended_mean` over chunks of views that stay in the cache: each pass reads the tokens once.
+    """`attended_mean` over chunks of views that fit into the cache: each pass reads the tokens once.
 
-    Automatic differentiation would keep a float32 copy of all tokens and read it four times over. Where the
-    gradient is to be differentiated itself, it is computed in the plain way.
+    Automatic differentiation would store a float32 copy of all tokens and read it four times. If
+    the gradient itself is differentiated (create_graph=True), it is computed by plain operations.
     """
 
     @staticmethod
@@ -344,7 +353,7 @@ class _AttendedMean(torch.autograd.Function):
 
 
 def _gradient(u: Tensor, grad_m: Tensor, tokens: Tensor, scale: Tensor | None) -> Tensor:
-    """d loss / d u (B, H, D) of `attended_mean`, given d loss / d m, by operations with a gradient of their own."""
+    """Compute d loss / d u (B, H, D) from d loss / d m by differentiable operations."""
     x = tokens.to(u.dtype) if scale is None else tokens.to(u.dtype) * scale.to(u.dtype)
     a = torch.softmax(u @ x.transpose(1, 2), dim=-1)
     grad_a = grad_m @ x.transpose(1, 2)
@@ -354,17 +363,17 @@ def _gradient(u: Tensor, grad_m: Tensor, tokens: Tensor, scale: Tensor | None) -
 def _chunks(
     tokens: Tensor, scale: Tensor | None, dtype: torch.dtype
 ) -> Iterator[tuple[slice, Tensor, Tensor | None]]:
-    """Slices of the batch with their tokens in `dtype` and the scales as (b, 1, N), or None."""
+    """Yield slices of the batch with their tokens in `dtype` and their scales (b, 1, N), or None."""
     count = len(tokens)
     size = count
     if tokens.device.type == "cpu":
         size = max(1, CHUNK_BYTES // (4 * tokens[0].numel())) if count else 1
-    room = (
+    buffer = (
         None
         if tokens.dtype == dtype
         else tokens.new_empty((min(size, count), *tokens.shape[1:]), dtype=dtype)
     )
     for start in range(0, count, size):
         part = slice(start, min(start + size, count))
-        x = tokens[part] if room is None else room[: part.stop - start].copy_(tokens[part])
+        x = tokens[part] if buffer is None else buffer[: part.stop - start].copy_(tokens[part])
         yield part, x, None if scale is None else scale[part].transpose(1, 2).to(dtype)

@@ -1,6 +1,6 @@
-"""Where pretrained weights come from, and one layout for all of them: that of the official DINO files.
+"""Load pretrained weights and convert them to the tensor names of the official DINO checkpoints.
 
-Nothing is unpickled: safetensors, or torch's loader restricted to tensors.
+Nothing is unpickled: files are read with safetensors, or with torch's loader restricted to tensors.
 """
 
 import math
@@ -21,12 +21,12 @@ State = dict[str, Tensor]
 
 SUFFIXES = (".safetensors", ".pth", ".pt", ".bin")
 FILES_OF_A_FOLDER = ("model.safetensors", "pytorch_model.bin")
-"""What Hugging Face calls them, the safer one first."""
+"""File names of Hugging Face, in the order in which they are tried."""
 WRAPPERS = ("teacher", "state_dict", "model")
-"""Training checkpoints keep the network under one of these."""
+"""Keys of the network in training checkpoints."""
 PREFIXES = ("module.", "backbone.", "vit.", "dinov2.")
 UNUSED = re.compile(r"(mask_token|embeddings\.mask_token|pooler\..*|head\..*|classifier\..*|dino_head\..*)$")
-"""Parts of a checkpoint that a feature extractor has no use for."""
+"""Tensors that a feature extractor does not use."""
 
 HUGGING_FACE_NAMES = (
     (r"^embeddings\.cls_token$", "cls_token"),
@@ -46,13 +46,13 @@ HUGGING_FACE_NAMES = (
 
 
 def load_weights(source: str) -> State:
-    """The tensors of `source` (a file, a folder, a Hugging Face name) in the official layout, as float32."""
-    state = official_layout(unwrapped(read_tensors(find_file(source), source)))
+    """Load tensors from a file, a folder or a Hugging Face name, with official names, as float32."""
+    state = to_official_names(unwrap(read_tensors(find_file(source), source)))
     return {name: tensor.float() if tensor.is_floating_point() else tensor for name, tensor in state.items()}
 
 
 def find_file(source: str) -> Path:
-    """The file behind `source`, from the Hugging Face hub if it is a name there."""
+    """Return the file of `source`; download it if it is a name on the Hugging Face hub."""
     path = Path(source).expanduser()
     if path.is_dir():
         for name in FILES_OF_A_FOLDER:
@@ -72,11 +72,11 @@ def find_file(source: str) -> Path:
             f"There is no file {source}; weights are a {', '.join(SUFFIXES)} file, a folder, "
             "or a Hugging Face name such as facebook/dino-vits16."
         )
-    return from_hub(source)
+    return download_from_hub(source)
 
 
-def from_hub(name: str) -> Path:
-    """Download the weights called `name`, or find them where they were downloaded before."""
+def download_from_hub(name: str) -> Path:
+    """Download the weights called `name`, or find them in the cache of the hub."""
     from huggingface_hub import hf_hub_download
     from huggingface_hub.errors import EntryNotFoundError, LocalEntryNotFoundError
 
@@ -87,7 +87,7 @@ def from_hub(name: str) -> Path:
             raise _unreachable(name, "the hub cannot be reached") from error
         except EntryNotFoundError:
             continue
-        except Exception as error:  # the hub's client raises its own, its HTTP library's and OSError
+        except Exception as error:  # the client raises its own errors, those of its HTTP library and OSError
             raise _unreachable(name, type(error).__name__) from error
     raise CampError(f"{name} on the Hugging Face hub holds neither {' nor '.join(FILES_OF_A_FOLDER)}.")
 
@@ -100,7 +100,7 @@ def _unreachable(name: str, reason: str) -> CampError:
 
 
 def read_tensors(path: Path, source: str) -> dict[str, Any]:
-    """What a file of weights holds, by name; a damaged file, or one with more than tensors, is refused."""
+    """Read a file of weights; a damaged file, or one with other objects than tensors, is refused."""
     try:
         if path.suffix == ".safetensors":
             return load_file(path)
@@ -111,7 +111,7 @@ def read_tensors(path: Path, source: str) -> dict[str, Any]:
             "save its state_dict alone, best as safetensors."
         ) from error
     except (SafetensorError, RuntimeError, OSError, EOFError, ValueError, KeyError) as error:
-        # The unpickler answers a file of another kind with the number of its first unknown byte.
+        # For a file of another kind the unpickler raises a KeyError with the first unknown byte.
         reason = ["it holds no tensors"] if isinstance(error, KeyError) else str(error).strip().splitlines()
         raise CampError(
             f"Could not read the weights {source}: {reason[0] if reason else 'it is empty'}."
@@ -123,27 +123,27 @@ def read_tensors(path: Path, source: str) -> dict[str, Any]:
     return content
 
 
-def unwrapped(content: dict[str, Any]) -> State:
-    """The network's own tensors, without what a training checkpoint wraps around them.
+def unwrap(content: dict[str, Any]) -> State:
+    """Return the tensors of the network in a training checkpoint, without prefixes.
 
     >>> weight = torch.zeros(1)
-    >>> list(unwrapped({"teacher": {"module.backbone.norm.weight": weight}, "epoch": 3}))
+    >>> list(unwrap({"teacher": {"module.backbone.norm.weight": weight}, "epoch": 3}))
     ['norm.weight']
     """
     for wrapper in WRAPPERS:
         if isinstance(content.get(wrapper), dict):
-            return unwrapped(content[wrapper])
+            return unwrap(content[wrapper])
     state = {name: value for name, value in content.items() if isinstance(value, Tensor)}
     for prefix in PREFIXES * 2:  # they nest: module.backbone.
         inside = {
             name.removeprefix(prefix): value for name, value in state.items() if name.startswith(prefix)
         }
-        state = inside or state  # a teacher's head lies beside its backbone and is left behind
+        state = inside or state  # drops the head, which lies beside the backbone
     return state
 
 
-def official_layout(state: State) -> State:
-    """Rename the tensors of the Hugging Face layouts, join their queries, keys and values, drop unused parts."""
+def to_official_names(state: State) -> State:
+    """Rename Hugging Face tensors, concatenate queries, keys and values, and drop unused tensors."""
     renamed: State = {}
     for name, tensor in state.items():
         if UNUSED.match(name):
@@ -158,8 +158,8 @@ def official_layout(state: State) -> State:
     return renamed
 
 
-def vit_shape_of(state: State, source: str) -> VitShape:
-    """The ViT that `state` belongs to; anything but a plain DINO or DINOv2 ViT is refused."""
+def infer_vit_shape(state: State, source: str) -> VitShape:
+    """Infer the architecture of a DINO or DINOv2 ViT from its tensors; other networks are refused."""
     if "register_tokens" in state:
         raise CampError(
             f"{source} is a ViT with register tokens, which are not supported; "
@@ -167,7 +167,7 @@ def vit_shape_of(state: State, source: str) -> VitShape:
         )
     kernel, positions = state.get("patch_embed.proj.weight"), state.get("pos_embed")
     if kernel is None or positions is None or kernel.dim() != 4 or positions.dim() != 3:
-        raise CampError(f"{source} does not hold a ViT: patch_embed.proj.weight and pos_embed are not there.")
+        raise CampError(f"{source} does not hold a ViT: patch_embed.proj.weight and pos_embed are missing.")
     numbers = {int(name.split(".")[1]) for name in state if re.match(r"blocks\.\d+\.", name)}
     shape = VitShape(
         dim=kernel.shape[0],
@@ -186,7 +186,7 @@ def vit_shape_of(state: State, source: str) -> VitShape:
 
 
 def check_names(state: State, expected: dict[str, tuple[int, ...]], source: str, name: str) -> None:
-    """Refuse a checkpoint that lacks tensors of `expected`, has others, or has them in another size."""
+    """Raise an error if tensors are missing, unexpected or of another shape than in `expected`."""
     faults = (
         ("lacks", [key for key in expected if key not in state]),
         ("has unexpected", [key for key in state if key not in expected]),
@@ -195,15 +195,15 @@ def check_names(state: State, expected: dict[str, tuple[int, ...]], source: str,
             [key for key in expected if key in state and state[key].shape != expected[key]],
         ),
     )
-    said = [f"{verb} {_some(keys)}" for verb, keys in faults if keys]
-    if said:
-        raise CampError(f"{source} does not fit {name}: it {' and '.join(said)}.")
+    found = [f"{verb} {_abbreviate(keys)}" for verb, keys in faults if keys]
+    if found:
+        raise CampError(f"{source} does not fit {name}: it {' and '.join(found)}.")
 
 
-def _some(names: list[str]) -> str:
-    """The first few names.
+def _abbreviate(names: list[str]) -> str:
+    """List the first three names.
 
-    >>> _some(["a", "b", "c", "d", "e"])
+    >>> _abbreviate(["a", "b", "c", "d", "e"])
     'a, b, c and 2 more'
     """
     shown = ", ".join(names[:3])

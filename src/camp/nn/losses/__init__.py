@@ -1,4 +1,4 @@
-"""The equations of the paper and of its baselines, one a file: pure functions of tensors, the two views on axis 0."""
+"""Losses of the paper and its baselines: pure functions of tensors, with the two views on axis 0."""
 
 from camp.nn.losses.cross_entropy import cross_entropy
 from camp.nn.losses.elastic import elastic

@@ -1,4 +1,4 @@
-"""Cross-entropy of labelled images against the prototypes."""
+"""Cross-entropy of labelled images with the prototypes."""
 
 import torch.nn.functional as F
 from torch import Tensor
@@ -7,9 +7,12 @@ from camp.nn.losses.checks import check_labels, check_temperature, check_views
 
 
 def cross_entropy(logits: Tensor, labels: Tensor, temperature: float = 0.1) -> Tensor:
-    """L_CE = -1/2B sum_i ( log p_i^(y_i) + log p_i'^(y_i) ) with p = softmax(logits / tau_s)
+    """Compute L_CE = -1/2B sum_i ( log p_i^(y_i) + log p_i'^(y_i) ) with p = softmax(logits / tau_s).
 
-    logits (2, B, K), labels (B,) for both views. Exactly 0 for B = 0.
+    Args:
+        logits: Logits (2, B, K) of two views.
+        labels: Labels (B,) of the images; the loss is 0 for B = 0.
+        temperature: tau_s.
     """
     check_views("logits", logits)
     check_labels(labels, logits)

@@ -1,4 +1,4 @@
-"""Distillation of answers (Hinton et al., 2015), as LwF uses it."""
+"""Distillation of logits (Hinton et al., 2015), as used by LwF."""
 
 import torch.nn.functional as F
 from torch import Tensor
@@ -7,9 +7,12 @@ from camp.nn.losses.checks import check_temperature
 
 
 def logit_distillation(logits: Tensor, target: Tensor, temperature: float) -> Tensor:
-    """-1/B sum_i sum_k q_ik log p_ik with p = softmax(logits / T), q = softmax(target / T), both (B, K).
+    """Compute L = -1/B sum_i sum_k q_ik log p_ik with p = softmax(logits / T), q = softmax(target / T).
 
-    `target` gets no gradient. Exactly 0 for B = 0.
+    Args:
+        logits: Logits (B, K) of the student; the loss is 0 for B = 0.
+        target: Logits (B, K) of the teacher, without gradient.
+        temperature: T.
     """
     check_temperature(temperature)
     if logits.shape != target.shape or logits.ndim != 2:

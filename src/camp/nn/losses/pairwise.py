@@ -1,4 +1,4 @@
-"""Pairwise pseudo-labels (AutoNovel, Han et al. 2020): pictures that look alike should be put together."""
+"""Pairwise pseudo-labels (AutoNovel, Han et al., 2020)."""
 
 import torch
 import torch.nn.functional as F
@@ -7,21 +7,20 @@ from torch import Tensor
 from camp.nn.losses.checks import check_temperature, check_views
 
 _TINY = 1e-7
-"""Keeps the logarithm and its gradient finite where a pair is judged with full confidence, and wrongly."""
+"""Keeps the logarithm and its gradient finite for pairs with probability 0."""
 
 
 def mutual_neighbours(z: Tensor, count: int) -> Tensor:
-    """s (B, B): whether i and j of the features z (B, D) are each among the other's `count` nearest.
+    """Return s (B, B): whether i and j are mutual `count` nearest neighbours by the cosine of z (B, D).
 
-    Nearness is the cosine, and every picture is its own neighbour. In a batch of up to `count` + 1
-    pictures all are neighbours.
+    Every image is its own neighbour. In a batch of up to `count` + 1 images all are neighbours.
 
     >>> z = torch.tensor([[1.0, 0.0], [1.0, 0.1], [0.0, 1.0]])
     >>> mutual_neighbours(z, 1).int().tolist()
     [[1, 1, 0], [1, 1, 0], [0, 0, 1]]
     """
     if count < 1:
-        raise ValueError(f"A picture needs at least one neighbour, not {count}.")
+        raise ValueError(f"count must be at least 1, but is {count}.")
     unit = F.normalize(z, dim=-1)
     itself = torch.eye(len(z), dtype=torch.bool, device=z.device)
     similarity = (unit @ unit.T).masked_fill(itself, torch.inf)
@@ -31,10 +30,15 @@ def mutual_neighbours(z: Tensor, count: int) -> Tensor:
 
 
 def pairwise(logits: Tensor, alike: Tensor, temperature: float = 0.1) -> Tensor:
-    """L = -1/B^2 sum_ij ( s_ij log p_i.p_j' + (1 - s_ij) log(1 - p_i.p_j') ) with p = softmax(logits / tau)
+    """Compute L = -1/B^2 sum_ij ( s_ij log p_i.p_j' + (1 - s_ij) log(1 - p_i.p_j') ).
 
-    logits (2, B, K); p_i of the first view and p_j' of the second; s = `alike` (B, B). The product p_i.p_j'
-    is the probability that both are put into the same of K categories. Exactly 0 for B = 0.
+    p_i of the first view and p_j' of the second are softmax(logits / tau); p_i.p_j' is the
+    probability that both images have the same category.
+
+    Args:
+        logits: Logits (2, B, K) of two views; the loss is 0 for B = 0.
+        alike: s (B, B), whether two images are assumed to have the same category.
+        temperature: tau.
     """
     check_views("logits", logits)
     check_temperature(temperature)

@@ -1,4 +1,4 @@
-"""Knowledge distillation through the projector phi."""
+"""Feature distillation through the projector phi."""
 
 from typing import Literal
 
@@ -9,11 +9,14 @@ from torch import Tensor
 def projected_distillation(
     predicted: Tensor, target: Tensor, kind: Literal["mse", "cosine"] = "mse"
 ) -> Tensor:
-    """L_KD between phi(F^t(x)), `predicted` (n, D), and F^{t-1}(x), `target` (n, D), which gets no gradient.
+    """Compute L_KD between phi(F^t(x)) and F^{t-1}(x).
 
-    "mse": the mean over images and dimensions of (predicted - target)^2, as in the authors' code. The paper
-    writes the sum over the batch of squared norms, n D times as much; its alpha goes with the mean.
-    "cosine": the mean over images of 1 - cos(predicted, target).
+    Args:
+        predicted: phi(F^t(x)) (n, D).
+        target: F^{t-1}(x) (n, D), without gradient.
+        kind: "mse" is the mean over images and dimensions of (predicted - target)^2, as in the
+            authors' code (the paper writes the sum, which is n D times as large; its alpha is for
+            the mean). "cosine" is the mean over images of 1 - cos(predicted, target).
     """
     if predicted.shape != target.shape or predicted.ndim != 2:
         raise ValueError(

@@ -1,4 +1,4 @@
-"""Proxy-anchor loss (Kim et al., CVPR 2020): every class has a proxy that draws its images near."""
+"""Proxy-anchor loss (Kim et al., CVPR 2020)."""
 
 import torch
 import torch.nn.functional as F
@@ -10,12 +10,20 @@ from camp.nn.losses.checks import check_labels, check_views
 def proxy_anchor(
     z: Tensor, labels: Tensor, proxies: Tensor, scale: float = 32.0, margin: float = 0.1
 ) -> Tensor:
-    """L = 1/|P+| sum_{p in P+} log(1 + sum_{z in Z_p+} e^{-mu (s(z, p) - delta)})
-         + 1/|P|  sum_{p in P}  log(1 + sum_{z in Z_p-} e^{ mu (s(z, p) + delta)})
+    """Compute the proxy-anchor loss.
 
-    over the proxies P (C, D) of the classes 0 .. C - 1, where Z_p+ are the embeddings of p's class, Z_p- all
-    others, P+ the proxies whose class is in the batch, s the cosine, mu the scale and delta the margin.
-    z (2, B, D), labels (B,): both views are embeddings of their own, 2B in all. Exactly 0 for B = 0.
+        L = 1/|P+| sum_{p in P+} log(1 + sum_{z in Z_p+} e^{-mu (s(z, p) - delta)})
+          + 1/|P|  sum_{p in P}  log(1 + sum_{z in Z_p-} e^{ mu (s(z, p) + delta)})
+
+    where Z_p+ are the embeddings of p's class, Z_p- all others, P+ the proxies whose class is in
+    the batch and s the cosine.
+
+    Args:
+        z: Embeddings (2, B, D) of two views, 2B in all; the loss is 0 for B = 0.
+        labels: Labels (B,) of the images.
+        proxies: Proxies P (C, D) of the classes 0 .. C - 1.
+        scale: mu.
+        margin: delta.
     """
     check_views("z", z)
     check_labels(labels, z)
@@ -31,6 +39,6 @@ def proxy_anchor(
 
 
 def _log_one_plus_sum(x: Tensor, chosen: Tensor) -> Tensor:
-    """log(1 + sum_i e^x_ic) over the `chosen` i, for every c: (n, C) -> (C,)."""
-    # The 1 is e^0 in a row of its own, so that no exponential is ever taken of a large number.
+    """Compute log(1 + sum_i e^x_ic) over the `chosen` i, for every c: (n, C) -> (C,)."""
+    # The 1 is an additional row e^0 of the logsumexp, so that large exponents cannot overflow.
     return F.pad(x.masked_fill(~chosen, -torch.inf), (0, 0, 1, 0)).logsumexp(dim=0)

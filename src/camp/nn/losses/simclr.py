@@ -1,4 +1,4 @@
-"""SimCLR (Chen et al. 2020): a view finds the other view of its image among all other views."""
+"""SimCLR contrastive loss (Chen et al., 2020)."""
 
 import torch
 import torch.nn.functional as F
@@ -9,11 +9,14 @@ from camp.nn.losses.similarity import log_probabilities
 
 
 def simclr(h: Tensor, temperature: float = 1.0) -> Tensor:
-    """L_SimCLR = -1/2B sum_i log( exp(h_i.h_i'/tau) / sum_{n != i} exp(h_i.h_n/tau) )
+    """Compute L_SimCLR = -1/2B sum_i log( exp(h_i.h_i'/tau) / sum_{n != i} exp(h_i.h_n/tau) ).
 
-    over all 2B views i, where i' is the other view of the same image and n runs over the 2B - 1 other views.
-    h (2, B, d) is L2-normalised here. The default temperature is the reference's; the paper's text shares
-    SupCon's.
+    The sum is over all 2B views i; i' is the other view of the same image, n runs over the 2B - 1
+    other views.
+
+    Args:
+        h: Projections (2, B, d) of two views, L2-normalised here; the loss is 0 for B = 0.
+        temperature: tau; the default is that of the authors' code, while the paper uses SupCon's.
     """
     check_views("h", h)
     check_temperature(temperature)

@@ -1,4 +1,4 @@
-"""Soft neighbourhood contrastive loss (MetaGCD, Wu et al. 2023): a view finds the views of similar images."""
+"""Soft neighbourhood contrastive loss (MetaGCD, Wu et al., 2023)."""
 
 import torch
 import torch.nn.functional as F
@@ -9,22 +9,30 @@ from camp.nn.losses.similarity import log_probabilities
 
 
 def soft_neighbourhood(h: Tensor, threshold: float = 0.85, temperature: float = 0.07) -> Tensor:
-    """L_SNCL = -1/|A| sum_{a in A} 1/|P_a| sum_{b in P_a} w_ij log( exp(h_a.h_b/tau) / sum_{n != a} exp(h_a.h_n/tau) )
+    """Compute the soft neighbourhood contrastive loss.
 
-    with a a view of image i and b one of image j. The similarity s_ij of two images is the greatest cosine
-    of their views; N_i = {j : s_ij >= threshold} are the neighbours of i, i among them; P_a are the other
-    views of N_i, and A the views of images with a neighbour besides themselves (SimCLR looks after the rest).
-    The positiveness w_ij is the softmax of s_ij over N_i, scaled so that the greatest is 1. That one is w_ii,
-    as s_ii = 1, and therefore w_ij = exp(s_ij - 1).
+        L = -1/|A| sum_{a in A} 1/|P_a| sum_{b in P_a} w_ij log p_ab
+        p_ab = exp(h_a.h_b/tau) / sum_{n != a} exp(h_a.h_n/tau)
 
-    h (2, B, d) is L2-normalised here. Exactly 0 if nobody has a neighbour. Two things differ from the authors'
-    code: n runs over all other views, there only over views in A; and neighbours and positiveness are targets
-    without a gradient, else the loss would fall by making neighbours less alike.
+    where a is a view of image i and b a view of image j. The similarity s_ij of two images is the
+    maximum cosine of their views; N_i = {j : s_ij >= threshold} are the neighbours of i, including
+    i; P_a are the other views of N_i, and A the views of images with other neighbours than
+    themselves (SimCLR handles the rest). The positiveness w_ij is the softmax of s_ij over N_i,
+    scaled to a maximum of 1: w_ij = exp(s_ij - 1), since s_ii = 1.
+
+    Unlike in the code of the authors, n runs over all other views instead of those in A, and
+    neighbours and positiveness have no gradient; otherwise the loss would decrease by making
+    neighbours less similar.
+
+    Args:
+        h: Projections (2, B, d) of two views, L2-normalised here; the loss is 0 without neighbours.
+        threshold: Minimum cosine of neighbours.
+        temperature: tau.
     """
     check_views("h", h)
     check_temperature(temperature)
     if not -1 <= threshold <= 1:
-        raise ValueError(f"threshold is a cosine between -1 and 1, and {threshold} is not.")
+        raise ValueError(f"threshold must be a cosine between -1 and 1, but is {threshold}.")
     with torch.no_grad():
         unit = F.normalize(h, dim=-1)
         s = torch.einsum("vid,wjd->vwij", unit, unit).amax(dim=(0, 1)).fill_diagonal_(1.0)  # (B, B)
@@ -33,7 +41,7 @@ def soft_neighbourhood(h: Tensor, threshold: float = 0.85, temperature: float = 
         w = torch.where(neighbour, torch.exp(s - 1), 0.0).repeat(2, 2).fill_diagonal_(0.0)  # (2B, 2B)
     if not anchor.any():
         return 0.0 * h.sum()
-    # The -inf of a view with itself must not meet the zero weight it would get.
-    log_share = log_probabilities(h, temperature).masked_fill(w == 0, 0.0)[anchor]
+    # Mask the -inf of a view with itself, since 0 * -inf is not 0.
+    log_p = log_probabilities(h, temperature).masked_fill(w == 0, 0.0)[anchor]
     w = w[anchor]
-    return -((w * log_share).sum(dim=1) / (w > 0).sum(dim=1)).mean()
+    return -((w * log_p).sum(dim=1) / (w > 0).sum(dim=1)).mean()

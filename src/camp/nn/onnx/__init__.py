@@ -1,1 +1,1 @@
-"""ONNX graphs of trunks and tips."""
+"""Builder and standard operators for ONNX graphs."""

@@ -1,6 +1,7 @@
-"""ONNX graphs for other runtimes than ours: nothing but the standard operators of opset 17."""
+"""Layers in standard ONNX operators (opset 17), for any runtime."""
 
 import math
+from collections.abc import Mapping
 
 import onnx
 import torch
@@ -10,10 +11,16 @@ from torch import Tensor, nn
 from camp.nn.onnx.graph import FUSED, Graph
 
 
-def include(graph: Graph, model: bytes, inputs: dict[str, str]) -> dict[str, str]:
-    """Add a finished graph whose inputs are values of `graph`; its outputs as values, by name.
+def inline_model(graph: Graph, model: bytes, inputs: Mapping[str, str]) -> dict[str, str]:
+    """Add a serialized model to `graph`, with onnxruntime's fused operators replaced by standard ones.
 
-    onnxruntime's fused operators are written out in standard ones.
+    Args:
+        graph: The graph to extend.
+        model: Serialized ONNX model.
+        inputs: Values of `graph` by input name of the model.
+
+    Returns:
+        Values of `graph` by output name of the model.
     """
     other = onnx.load_from_string(model).graph
     values = dict(inputs)
@@ -21,24 +28,24 @@ def include(graph: Graph, model: bytes, inputs: dict[str, str]) -> dict[str, str
         values[weight.name] = graph.weight(torch.from_numpy(numpy_helper.to_array(weight).copy()))
     shapes = {weight.name: weight.dims for weight in other.initializer}
     for node in other.node:
-        given = [values[name] for name in node.input]
+        arguments = [values[name] for name in node.input]
         attributes = {a.name: helper.get_attribute_value(a) for a in node.attribute}
         (result,) = node.output
         if node.domain != FUSED:
-            values[result] = graph.node(node.op_type, *given, **attributes)
+            values[result] = graph.node(node.op_type, *arguments, **attributes)
         elif node.op_type == "Attention":
-            x, weight, bias = given
+            x, weight, bias = arguments
             values[result] = attention(
                 graph, x, weight, bias, attributes["num_heads"], shapes[node.input[1]][0]
             )
         else:
             assert node.op_type == "BiasGelu"
-            values[result] = gelu(graph, graph.node("Add", *given))
+            values[result] = gelu(graph, graph.node("Add", *arguments))
     return {output.name: values[output.name] for output in other.output}
 
 
 def attention(graph: Graph, x: str, weight: str | Tensor, bias: str | Tensor, heads: int, dim: int) -> str:
-    """Self-attention without the matrix behind it: (B, N, D) -> (B, N, D), by `weight` (D, 3 D) and `bias` (3 D,)."""
+    """Self-attention (B, N, D) -> (B, N, D) without output projection; `weight` (D, 3 D), `bias` (3 D,)."""
     size = dim // heads
     qkv = graph.node("Add", graph.node("MatMul", x, weight), bias)
     qkv = graph.node("Reshape", qkv, torch.tensor([0, 0, 3, heads, size]))
@@ -51,22 +58,22 @@ def attention(graph: Graph, x: str, weight: str | Tensor, bias: str | Tensor, he
 
 
 def gelu(graph: Graph, x: str) -> str:
-    """x * Phi(x), exactly."""
+    """Exact GELU, x * Phi(x)."""
     half = graph.node("Mul", x, torch.tensor(0.5))
     erf = graph.node("Erf", graph.node("Mul", x, torch.tensor(1 / math.sqrt(2))))
     return graph.node("Mul", half, graph.node("Add", erf, torch.tensor(1.0)))
 
 
 def linear(graph: Graph, x: str, layer: nn.Linear) -> str:
-    """(..., D) -> (..., D')."""
+    """Linear layer (..., D) -> (..., D')."""
     return graph.node("Add", graph.node("MatMul", x, layer.weight.T), layer.bias)
 
 
 def layer_norm(graph: Graph, x: str, norm: nn.LayerNorm) -> str:
-    """(..., D) -> (..., D), with the gain and bias of `norm`."""
+    """Layer norm (..., D) -> (..., D) with the gain and bias of `norm`."""
     return graph.node("LayerNormalization", x, norm.weight, norm.bias, epsilon=norm.eps)
 
 
 def plain_norm(graph: Graph, x: str, dim: int, eps: float = 1e-5) -> str:
-    """(..., D) -> (..., D), without gain and bias."""
+    """Layer norm (..., D) -> (..., D) without gain and bias."""
     return graph.node("LayerNormalization", x, torch.ones(dim), torch.zeros(dim), epsilon=eps)

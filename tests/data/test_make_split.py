@@ -1,4 +1,4 @@
-"""How labels are dealt, and what each preset makes of a data set."""
+"""Splits of data sets by each preset."""
 
 import numpy as np
 import pytest
@@ -6,14 +6,14 @@ from toys import labels_of, toy, toy_split
 
 from camp.data.class_order import class_orders
 from camp.data.datasets.base import Dataset
-from camp.data.make_split import cut
-from camp.data.scenario import PRESETS, Scenario, scenario_for
+from camp.data.make_split import make_split
+from camp.data.scenario import SCENARIO_PRESETS, Scenario, make_scenario
 
 # Labels
 
 
 def test_bernoulli_labels_are_about_the_fraction():
-    split = cut(Scenario(tasks=2, novel_fraction=0.2, order="given"), toy(10, 1000), 0)
+    split = make_split(Scenario(tasks=2, novel_fraction=0.2, order="given"), toy(10, 1000), 0)
     counts = np.bincount(labels_of([key for task in split.tasks for key in task.labelled]), minlength=10)
     known = [label for label in range(10) if label not in (4, 9)]
     assert counts[[4, 9]].tolist() == [0, 0]
@@ -22,14 +22,16 @@ def test_bernoulli_labels_are_about_the_fraction():
 
 
 def test_exact_labels_are_exactly_the_fraction():
-    split = cut(Scenario(tasks=2, labelling="exact", labelled_fraction=0.3, order="given"), toy(10, 20), 0)
+    split = make_split(
+        Scenario(tasks=2, labelling="exact", labelled_fraction=0.3, order="given"), toy(10, 20), 0
+    )
     counts = np.bincount(labels_of([key for task in split.tasks for key in task.labelled]), minlength=10)
     assert counts.tolist() == [6, 6, 6, 6, 0] * 2
 
 
 def test_labels_of_a_class_depend_on_nothing_else():
     def labelled(dataset: Dataset, **settings) -> set[str]:
-        split = cut(Scenario(**{"tasks": 2, "order": "given", **settings}), dataset, 3)
+        split = make_split(Scenario(**{"tasks": 2, "order": "given", **settings}), dataset, 3)
         keys = {key for task in split.tasks for key in task.labelled}
         return {key for key in keys if key.startswith("train/000/")}
 
@@ -37,29 +39,29 @@ def test_labels_of_a_class_depend_on_nothing_else():
     assert labelled(toy(6, 40), novel_fraction=0.5) == first
     assert labelled(toy(10, 40), order="seed", novel_fraction=0.0) == first
     assert labelled(toy(10, 40), tasks=1, tell_k=False) == first
-    # A cap takes pictures away and leaves the labels of the others.
-    capped = cut(Scenario(tasks=2, order="given", images_per_class=15), toy(10, 40), 3)
+    # A cap takes images away and leaves the labels of the others.
+    capped = make_split(Scenario(tasks=2, order="given", images_per_class=15), toy(10, 40), 3)
     kept = {key for task in capped.tasks for key in (*task.labelled, *task.unlabelled)}
     assert labelled(toy(10, 40), images_per_class=15) == first & kept
 
 
 @pytest.mark.parametrize("labelling", ["bernoulli", "exact"])
-def test_a_known_class_has_a_label_in_any_case(labelling):
+def test_a_known_class_has_at_least_one_label(labelling):
     scenario = Scenario(
         tasks=1, novel_fraction=0.0, labelled_fraction=1e-9, labelling=labelling, order="given"
     )
-    split = cut(scenario, toy(30, 5), 0)
+    split = make_split(scenario, toy(30, 5), 0)
     assert np.bincount(labels_of(split.tasks[0].labelled)).tolist() == [1] * 30
     assert split.tasks[0].novel == ()
 
 
 def test_caps():
     scenario = Scenario(tasks=2, order="given", images_per_class=7, test_per_class=2)
-    split = cut(scenario, toy(10, 20, 6), 0)
+    split = make_split(scenario, toy(10, 20, 6), 0)
     train = [key for task in split.tasks for key in (*task.labelled, *task.unlabelled)]
     assert np.bincount(labels_of(train)).tolist() == [7] * 10
     assert np.bincount(labels_of([key for task in split.tasks for key in task.test])).tolist() == [2] * 10
-    assert split != cut(scenario, toy(10, 20, 6), 1)
+    assert split != make_split(scenario, toy(10, 20, 6), 1)
 
 
 # Presets
@@ -74,15 +76,15 @@ def test_class_incremental_learning_labels_everything():
 @pytest.mark.parametrize("tasks", [5, 10, 20])
 def test_cifar100_in_class_incremental_learning_has_equal_tasks(tasks):
     dataset = toy(100, 2, 1, name="cifar100")
-    split = cut(scenario_for("cifar100", "cil", tasks=tasks), dataset, 0)
+    split = make_split(make_scenario("cifar100", "cil", tasks=tasks), dataset, 0)
     order = class_orders()["cifar100"]
     assert [len(task.known) for task in split.tasks] == [100 // tasks] * tasks
     assert split.classes == tuple(dataset.classes[number] for number in order)
 
 
-@pytest.mark.parametrize("preset", PRESETS)
+@pytest.mark.parametrize("preset", SCENARIO_PRESETS)
 def test_whether_all_is_labelled_is_known_before_the_cut(preset):
-    changes = {"tasks": PRESETS[preset]["tasks"]} if "tasks" in PRESETS[preset] else {}
+    changes = {"tasks": SCENARIO_PRESETS[preset]["tasks"]} if "tasks" in SCENARIO_PRESETS[preset] else {}
     split = toy_split(preset, **changes)
     unlabelled = any(task.unlabelled for task in split.tasks)
     assert split.scenario.all_labelled is (not unlabelled)
@@ -104,7 +106,7 @@ def test_generalized_category_discovery_has_one_task():
     split = toy_split("gcd", tasks=1)
     assert len(split.tasks) == 1
     assert split.tasks[0].novel == (16, 17, 18, 19)
-    assert scenario_for("cub200", "gcd").tasks == 1
+    assert make_scenario("cub200", "gcd").tasks == 1
 
 
 def test_igcd_reveals_and_brings_classes_back():
@@ -115,7 +117,7 @@ def test_igcd_reveals_and_brings_classes_back():
         assert set(after.labelled) == set(before.unlabelled)
         # New classes come without.
         assert after.novel == tuple(range(5 * index, 5 * index + 5))
-        # Old ones come back, with new pictures.
+        # Old ones come back, with new images.
         assert set(labels_of(after.unlabelled)) > set(after.novel)
         assert min(labels_of(after.unlabelled)) == 0
         assert set(labels_of(after.test)) == set(after.novel)

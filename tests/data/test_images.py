@@ -1,4 +1,4 @@
-"""Every kind of picture file that turns up in practice, and every kind that is none."""
+"""Decoding of all kinds of image files, and of damaged ones."""
 
 import contextlib
 import io
@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from camp.data.images import BadImage, decode, resized
+from camp.data.images import UnreadableImageError, decode_image, resize_image
 
 
 def encoded(image: Image.Image, kind: str, **options: object) -> bytes:
@@ -20,7 +20,7 @@ def encoded(image: Image.Image, kind: str, **options: object) -> bytes:
 
 
 def pixel(data: bytes, x: int = 0, y: int = 0) -> tuple[int, ...]:
-    image = decode(data)
+    image = decode_image(data)
     assert image.mode == "RGB"
     return image.getpixel((x, y))
 
@@ -32,25 +32,25 @@ def gradient(width: int = 16, height: int = 8) -> Image.Image:
 
 
 @pytest.mark.parametrize("kind", ["PNG", "BMP", "TIFF", "PPM"])
-def test_lossless_pictures_keep_their_pixels(kind):
-    assert np.array_equal(np.asarray(decode(encoded(gradient(), kind))), np.asarray(gradient()))
+def test_lossless_images_keep_their_pixels(kind):
+    assert np.array_equal(np.asarray(decode_image(encoded(gradient(), kind))), np.asarray(gradient()))
 
 
 @pytest.mark.parametrize("kind", ["JPEG", "WEBP"])
-def test_lossy_pictures_keep_about_their_pixels(kind):
-    got = np.asarray(decode(encoded(gradient(), kind, quality=95))).astype(int)
+def test_lossy_images_keep_about_their_pixels(kind):
+    got = np.asarray(decode_image(encoded(gradient(), kind, quality=95))).astype(int)
     assert np.abs(got - np.asarray(gradient())).mean() < 6
 
 
-@pytest.mark.parametrize("data", [b"", b"no picture at all", b"\x00" * 500, b"%PDF-1.7\n" + b"x" * 100])
-def test_what_is_no_picture_is_refused(data):
-    with pytest.raises(BadImage):
-        decode(data)
+@pytest.mark.parametrize("data", [b"", b"no image at all", b"\x00" * 500, b"%PDF-1.7\n" + b"x" * 100])
+def test_what_is_no_image_is_refused(data):
+    with pytest.raises(UnreadableImageError):
+        decode_image(data)
 
 
-def test_postscript_is_refused_whatever_it_draws():
-    with pytest.raises(BadImage, match="format"):
-        decode(encoded(gradient(), "EPS"))
+def test_postscript_is_refused():
+    with pytest.raises(UnreadableImageError, match="format"):
+        decode_image(encoded(gradient(), "EPS"))
 
 
 @pytest.mark.parametrize("kind", ["PNG", "JPEG", "GIF", "WEBP", "TIFF", "BMP"])
@@ -58,8 +58,8 @@ def test_postscript_is_refused_whatever_it_draws():
 def test_truncated_files_are_refused(kind, share):
     noise = Image.fromarray(np.random.default_rng(0).integers(0, 256, (64, 64, 3), dtype=np.uint8))
     data = encoded(noise, kind)
-    with pytest.raises(BadImage):
-        decode(data[: int(len(data) * share)])
+    with pytest.raises(UnreadableImageError):
+        decode_image(data[: int(len(data) * share)])
 
 
 @pytest.mark.filterwarnings("ignore")
@@ -71,8 +71,8 @@ def test_no_damage_escapes_as_another_exception():
             broken = bytearray(data)
             for place in draws.integers(0, len(broken), 4):
                 broken[place] = draws.integers(0, 256)
-            with contextlib.suppress(BadImage):
-                assert decode(bytes(broken), max_pixels=10**6).mode == "RGB"
+            with contextlib.suppress(UnreadableImageError):
+                assert decode_image(bytes(broken), max_pixels=10**6).mode == "RGB"
 
 
 def png_header(width: int, height: int) -> bytes:
@@ -96,26 +96,26 @@ def test_a_decompression_bomb_is_refused_from_its_header(size, limit, monkeypatc
 
     monkeypatch.setattr(Image.core, "new", allocate)
     monkeypatch.setattr(Image.core, "fill", allocate)
-    with pytest.raises(BadImage, match=r"exceeds limit|are more than"):
-        decode(png_header(*size), limit)
+    with pytest.raises(UnreadableImageError, match=r"exceeds limit|are more than"):
+        decode_image(png_header(*size), limit)
 
 
 def test_the_limit_on_pixels_can_be_lower():
     data = encoded(gradient(16, 8), "PNG")
-    assert decode(data, max_pixels=128).size == (16, 8)
-    with pytest.raises(BadImage, match="16 x 8 pixels are more than the 127 allowed"):
-        decode(data, max_pixels=127)
+    assert decode_image(data, max_pixels=128).size == (16, 8)
+    with pytest.raises(UnreadableImageError, match="16 x 8 pixels are more than the 127 allowed"):
+        decode_image(data, max_pixels=127)
 
 
 @pytest.mark.parametrize("orientation", range(1, 9))
 @pytest.mark.parametrize("kind", ["JPEG", "PNG", "TIFF", "WEBP"])
-def test_pictures_are_turned_upright(kind, orientation):
+def test_images_are_turned_upright(kind, orientation):
     stored = Image.new("RGB", (32, 16), "black")
     stored.paste("white", (0, 0, 16, 8))  # the bright quarter is top left as stored
     exif = Image.Exif()
     exif[0x0112] = orientation
-    image = decode(encoded(stored, kind, exif=exif))
-    # Where the top left of the stored picture is once it is shown, by the EXIF standard.
+    image = decode_image(encoded(stored, kind, exif=exif))
+    # Where the top left of the stored image is once it is shown, by the EXIF standard.
     side, top = {
         1: ("left", "top"),
         2: ("right", "top"),
@@ -133,12 +133,12 @@ def test_pictures_are_turned_upright(kind, orientation):
     assert max(image.getpixel((image.width - 1 - x, image.height - 1 - y))) < 50
 
 
-def test_damaged_metadata_do_not_lose_the_picture():
+def test_damaged_metadata_are_ignored():
     data = encoded(gradient(), "JPEG", exif=b"Exif\x00\x00MM\x00*\xff\xff\xff\xff")
-    assert decode(data).size == (16, 8)
+    assert decode_image(data).size == (16, 8)
 
 
-def test_the_first_frame_of_an_animation_counts():
+def test_the_first_frame_of_an_animation_is_used():
     red, blue = Image.new("RGB", (8, 8), "red"), Image.new("RGB", (8, 8), "blue")
     for kind in ("GIF", "PNG", "WEBP", "TIFF"):
         options = {"lossless": True} if kind == "WEBP" else {}
@@ -147,7 +147,7 @@ def test_the_first_frame_of_an_animation_counts():
         assert pixel(data)[2] < 5
 
 
-def test_transparency_shows_white_paper():
+def test_transparent_parts_become_white():
     clear = Image.new("RGBA", (4, 4), (200, 0, 0, 0))
     half = Image.new("RGBA", (4, 4), (200, 0, 0, 128))
     assert pixel(encoded(clear, "PNG")) == (255, 255, 255)
@@ -156,7 +156,7 @@ def test_transparency_shows_white_paper():
     assert pixel(encoded(grey, "PNG")) == (255, 255, 255)
 
 
-def test_a_palette_with_a_transparent_colour_shows_white_paper():
+def test_a_palette_with_a_transparent_colour_becomes_white():
     image = Image.new("P", (4, 4), 1)
     image.putpalette([10, 20, 30, 40, 50, 60])
     image.putpixel((0, 0), 0)
@@ -178,18 +178,18 @@ def test_cmyk_becomes_rgb():
 @pytest.mark.parametrize("kind", ["PNG", "TIFF"])
 def test_sixteen_bits_are_scaled_and_not_clipped(kind):
     values = np.array([[0, 257, 32_896, 65_535]], dtype=np.uint16)
-    got = np.asarray(decode(encoded(Image.fromarray(values), kind)))[0]
+    got = np.asarray(decode_image(encoded(Image.fromarray(values), kind)))[0]
     assert got.tolist() == [[0] * 3, [1] * 3, [128] * 3, [255] * 3]
 
 
-def test_a_dark_sixteen_bit_picture_stays_dark():
-    got = decode(encoded(Image.fromarray(np.full((4, 4), 2_570, dtype=np.uint16)), "PNG"))
+def test_a_dark_sixteen_bit_image_stays_dark():
+    got = decode_image(encoded(Image.fromarray(np.full((4, 4), 2_570, dtype=np.uint16)), "PNG"))
     assert got.getpixel((0, 0)) == (10, 10, 10)
 
 
-def test_floats_span_from_black_to_white():
+def test_floats_are_scaled_to_their_range():
     values = np.array([[-2.0, 0.0, np.nan, 2.0]], dtype=np.float32)
-    got = np.asarray(decode(encoded(Image.fromarray(values), "TIFF")))[0, :, 0]
+    got = np.asarray(decode_image(encoded(Image.fromarray(values), "TIFF")))[0, :, 0]
     assert got.tolist() == [0, 128, 128, 255]
 
 
@@ -199,34 +199,34 @@ def test_other_modes_become_rgb(mode):
     assert pixel(encoded(Image.new("RGB", (8, 8), "white").convert(mode), kind)) == (255, 255, 255)
 
 
-@pytest.mark.parametrize("at_least", [64, 100, 250, 2_000])
-def test_a_large_jpeg_comes_smaller_but_never_too_small(at_least):
+@pytest.mark.parametrize("min_size", [64, 100, 250, 2_000])
+def test_a_large_jpeg_is_decoded_smaller_but_not_below_the_minimum(min_size):
     data = encoded(gradient(1_600, 900), "JPEG", quality=90)
-    image = decode(data, at_least=at_least)
-    assert min(image.size) >= min(at_least, 900)
-    if at_least <= 250:
+    image = decode_image(data, min_size=min_size)
+    assert min(image.size) >= min(min_size, 900)
+    if min_size <= 250:
         assert image.width < 1_600
     assert image.width / image.height == pytest.approx(16 / 9, rel=0.02)
 
 
 def test_only_jpegs_come_smaller():
-    assert decode(encoded(gradient(400, 300), "PNG"), at_least=50).size == (400, 300)
+    assert decode_image(encoded(gradient(400, 300), "PNG"), min_size=50).size == (400, 300)
 
 
 def test_resized_is_square_and_bicubic():
     image = gradient(40, 20)
-    got = resized(image, 10)
+    got = resize_image(image, 10)
     assert got.shape == (10, 10, 3)
     assert got.dtype == np.uint8
     assert np.array_equal(got, np.asarray(image.resize((10, 10), Image.Resampling.BICUBIC)))
-    same = resized(image.resize((10, 10)), 10)
+    same = resize_image(image.resize((10, 10)), 10)
     same[:] = 0  # the pixels are the caller's own
 
 
 def test_decoding_in_threads_gives_the_same():
     files = [encoded(gradient(20 + n, 30), kind) for n in range(6) for kind in ("PNG", "JPEG", "GIF", "WEBP")]
-    alone = [np.asarray(decode(data)) for data in files]
+    alone = [np.asarray(decode_image(data)) for data in files]
     with ThreadPoolExecutor(8) as pool:
-        together = [np.asarray(image) for image in pool.map(decode, files * 5)]
+        together = [np.asarray(image) for image in pool.map(decode_image, files * 5)]
     for got, want in zip(together, alone * 5):
         assert np.array_equal(got, want)

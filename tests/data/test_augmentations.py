@@ -8,32 +8,32 @@ import torch
 from PIL import Image
 
 from camp.data import augmentations as augment
-from camp.data.augmentations import augment_pictures, augment_vectors, draw_parameters, normalise_, to_unit
+from camp.data.augmentations import augment_images, augment_vectors, draw_parameters, normalise_, to_unit
 from camp.data.view_settings import Augmentation
 
 QUIET = Augmentation(crop_scale=1.0, flip=0.0, jitter=0.0, grey=0.0)
 
 
 @pytest.fixture
-def pictures() -> torch.Tensor:
+def images() -> torch.Tensor:
     noise = np.random.default_rng(0).integers(0, 256, (3, 9, 9, 3), dtype=np.uint8)
     smooth = [np.asarray(Image.fromarray(n).resize((40, 40), Image.Resampling.BICUBIC)) for n in noise]
     return torch.from_numpy(np.stack(smooth))
 
 
-def test_crops_are_pillows(pictures: torch.Tensor) -> None:
+def test_crops_equal_those_of_pillow(images: torch.Tensor) -> None:
     seeds = np.arange(16)
     p = draw_parameters(seeds, 40, Augmentation(crop_scale=0.1, jitter=0, grey=0))
     views = torch.empty(1, 16, 3, 40, 40)
-    augment._crop(to_unit(pictures[:1]), p, views)
+    augment._crop(to_unit(images[:1]), p, views)
     ours = views[0]
-    picture = Image.fromarray(pictures[0].numpy())
+    image = Image.fromarray(images[0].numpy())
     assert p.flip.any()
     assert not p.flip.all()
     for i in range(16):
         left, top = int(p.left[i]), int(p.top[i])
         box = (left, top, left + int(p.width[i]), top + int(p.height[i]))
-        view = picture.crop(box).resize((40, 40), Image.Resampling.BICUBIC)
+        view = image.crop(box).resize((40, 40), Image.Resampling.BICUBIC)
         if p.flip[i]:
             view = view.transpose(Image.Transpose.FLIP_LEFT_RIGHT)
         expected = np.asarray(view, dtype=np.float32)
@@ -41,7 +41,7 @@ def test_crops_are_pillows(pictures: torch.Tensor) -> None:
         assert np.abs(255 * ours[i].permute(1, 2, 0).numpy() - expected).max() < 1.6
 
 
-def test_crop_boxes_follow_the_law() -> None:
+def test_crop_boxes_have_the_given_distribution() -> None:
     p = draw_parameters(np.arange(4000), 224, Augmentation(crop_scale=0.3))
     area = (p.height * p.width / 224**2).numpy()
     ratio = (p.width / p.height).numpy()
@@ -54,8 +54,8 @@ def test_crop_boxes_follow_the_law() -> None:
     assert p.grey.float().mean().item() == pytest.approx(0.2, abs=0.03)
 
 
-def test_hue_is_a_turn_of_the_colour_circle(pictures: torch.Tensor) -> None:
-    x = to_unit(pictures[:1])[0]
+def test_hue_is_a_turn_of_the_colour_circle(images: torch.Tensor) -> None:
+    x = to_unit(images[:1])[0]
     shifted = x.clone()
     augment._shift_hue_(shifted[None], torch.full((1, 1, 1, 1), 0.07))
     for i, j in [(0, 0), (3, 17), (20, 5), (39, 39), (11, 30)]:
@@ -65,8 +65,8 @@ def test_hue_is_a_turn_of_the_colour_circle(pictures: torch.Tensor) -> None:
 
 
 @pytest.mark.parametrize("operation", [0, 1, 2])
-def test_jitter_against_the_definitions(pictures: torch.Tensor, operation: int) -> None:
-    x = to_unit(pictures[:1])[0]
+def test_jitter_against_the_definitions(images: torch.Tensor, operation: int) -> None:
+    x = to_unit(images[:1])[0]
     grey = (x * torch.tensor([0.299, 0.587, 0.114])[:, None, None]).sum(0)
     towards = [torch.zeros_like(x), grey.mean().expand_as(x), grey.expand_as(x)][operation]
     expected = (1.3 * x + (1 - 1.3) * towards).clamp(0, 1)
@@ -75,21 +75,21 @@ def test_jitter_against_the_definitions(pictures: torch.Tensor, operation: int) 
     torch.testing.assert_close(changed, expected)
 
 
-def test_a_view_does_not_depend_on_its_batch(pictures: torch.Tensor) -> None:
+def test_a_view_does_not_depend_on_its_batch(images: torch.Tensor) -> None:
     seeds = np.arange(12).reshape(3, 4)
-    together = augment_pictures(pictures, seeds, Augmentation())
-    alone = augment_pictures(pictures[1:2], seeds[1:2, 2:3], Augmentation())
+    together = augment_images(images, seeds, Augmentation())
+    alone = augment_images(images[1:2], seeds[1:2, 2:3], Augmentation())
     torch.testing.assert_close(alone[0, 0], together[1, 2], rtol=0, atol=1e-6)
     assert not torch.allclose(together[1, 2], together[1, 3])
 
 
-def test_doing_nothing_gives_the_picture(pictures: torch.Tensor) -> None:
-    views = augment_pictures(pictures, np.zeros((3, 1), dtype=np.int64), QUIET)
-    torch.testing.assert_close(views[:, 0], to_unit(pictures), rtol=0, atol=1e-5)
+def test_doing_nothing_gives_the_image(images: torch.Tensor) -> None:
+    views = augment_images(images, np.zeros((3, 1), dtype=np.int64), QUIET)
+    torch.testing.assert_close(views[:, 0], to_unit(images), rtol=0, atol=1e-5)
 
 
-def test_normalisation(pictures: torch.Tensor) -> None:
-    x = to_unit(pictures)
+def test_normalisation(images: torch.Tensor) -> None:
+    x = to_unit(images)
     expected = (x - torch.tensor([0.1, 0.2, 0.3])[:, None, None]) / torch.tensor([1.0, 2.0, 4.0])[
         :, None, None
     ]

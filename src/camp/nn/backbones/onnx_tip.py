@@ -1,4 +1,4 @@
-"""The trained tips as ONNX graphs in standard operators, with the weights they have at this moment."""
+"""ONNX graphs of the trained tips, in standard operators."""
 
 import math
 from collections.abc import Mapping
@@ -10,15 +10,16 @@ from camp.core.errors import CampError
 from camp.nn.backbones import vit
 from camp.nn.backbones.conv_tiny import ConvTiny
 from camp.nn.backbones.efficientnet import DIM, EfficientNetTip
+from camp.nn.backbones.onnx_trunk import inverted_bottlenecks, pooled_head
 from camp.nn.backbones.residual_mlp import ResidualMlp
 from camp.nn.backbones.resnet import BasicBlock, ResNet18
-from camp.nn.onnx.graph import Graph, inverted_bottlenecks, pooled_head
+from camp.nn.onnx.graph import Graph
 from camp.nn.onnx.operators import attention, gelu, layer_norm, linear, plain_norm
 
 
 @torch.no_grad()
 def add_tip(graph: Graph, tip: nn.Module, fields: Mapping[str, str], resolution: int) -> str:
-    """Add `tip` behind the values of its `fields`; the features (B, D) as a value."""
+    """Add `tip` on the values `fields` by field name, and return the value of the features (B, D)."""
     if isinstance(tip, ResidualMlp):
         return _residual_mlp(graph, tip, fields["vector"])
     if isinstance(tip, vit.VitTip):
@@ -29,7 +30,9 @@ def add_tip(graph: Graph, tip: nn.Module, fields: Mapping[str, str], resolution:
         return _conv_tiny(graph, tip, fields["pixels"], resolution)
     if isinstance(tip, ResNet18):
         return _resnet(graph, tip, fields["pixels"])
-    raise CampError(f"A {type(tip).__name__} can not be written as ONNX; export a model of another backbone.")
+    raise CampError(
+        f"A {type(tip).__name__} cannot be exported to ONNX; export a model with another backbone."
+    )
 
 
 def _residual_mlp(graph: Graph, tip: ResidualMlp, z: str) -> str:
@@ -41,7 +44,7 @@ def _residual_mlp(graph: Graph, tip: ResidualMlp, z: str) -> str:
 
 
 def _vit(graph: Graph, tip: vit.VitTip, tokens: str, cls: str) -> str:
-    """Whole blocks up to the last one, which is rearranged as in `vit`."""
+    """Add plain blocks and the last block, rearranged as in `vit`."""
     *before, last = tip.blocks
     dim = tip.norm.normalized_shape[0]
     for block in before:
@@ -49,17 +52,17 @@ def _vit(graph: Graph, tip: vit.VitTip, tokens: str, cls: str) -> str:
         qkv = block.attn.qkv
         y = layer_norm(graph, tokens, block.norm1)
         y = attention(graph, y, qkv.weight.T, qkv.bias, block.attn.heads, dim)
-        tokens = _behind_attention(graph, tokens, y, block)
+        tokens = _after_attention(graph, tokens, y, block)
     if before:
         cls = graph.node("Gather", tokens, torch.tensor(0), axis=1)
         tokens = plain_norm(graph, tokens, dim, vit.EPS)
     assert isinstance(last, vit.Block)
-    y = _of_class_token(graph, layer_norm(graph, cls, last.norm1), last, tokens)
-    return layer_norm(graph, _behind_attention(graph, cls, y, last), tip.norm)
+    y = _class_token_attention(graph, layer_norm(graph, cls, last.norm1), last, tokens)
+    return layer_norm(graph, _after_attention(graph, cls, y, last), tip.norm)
 
 
-def _behind_attention(graph: Graph, x: str, y: str, block: vit.Block) -> str:
-    """The rest of a block: y, what the heads give for x, is projected and added, then the MLP."""
+def _after_attention(graph: Graph, x: str, y: str, block: vit.Block) -> str:
+    """Add the part of a block after the heads: projection of y, residual connection to x, and MLP."""
 
     def scaled(y: str, scale: nn.Module) -> str:
         return graph.node("Mul", y, scale.gamma) if isinstance(scale, vit.LayerScale) else y
@@ -69,8 +72,8 @@ def _behind_attention(graph: Graph, x: str, y: str, block: vit.Block) -> str:
     return graph.node("Add", x, scaled(linear(graph, y, block.mlp.fc2), block.ls2))
 
 
-def _of_class_token(graph: Graph, y: str, block: vit.Block, tokens: str) -> str:
-    """What the heads give for the class token alone: normalised y (B, D), x̂ `tokens` (B, N, D) -> (B, D)."""
+def _class_token_attention(graph: Graph, y: str, block: vit.Block, tokens: str) -> str:
+    """Attention of the class token alone: normalised y (B, D), x̂ `tokens` (B, N, D) -> (B, D)."""
     attn, norm = block.attn, block.norm1
     dim, heads = attn.proj.in_features, attn.heads
     w_q, w_k, w_v = attn.qkv.weight.view(3, dim, dim)
@@ -101,7 +104,7 @@ def _conv_tiny(graph: Graph, tip: ConvTiny, x: str, side: int) -> str:
         x = graph.node("Conv", x, conv.weight, pads=[1] * 4)
         x = graph.node("Relu", _group_norm(graph, x, norm, side))
         if conv is tip.convs[-1]:
-            # Two windows an axis that cover it all, whatever the side: they share a pixel where it is odd.
+            # Adaptive pooling to 2 x 2: two windows per axis, which share a pixel if the side is odd.
             kernel, stride = -(-side // 2), side // 2
         else:
             kernel = stride = 2
@@ -111,7 +114,7 @@ def _conv_tiny(graph: Graph, tip: ConvTiny, x: str, side: int) -> str:
 
 
 def _group_norm(graph: Graph, x: str, norm: nn.GroupNorm, side: int) -> str:
-    """Each group as one channel, for which there is a standard operator: (B, C, side, side) -> the same."""
+    """Group norm of (B, C, side, side) as an instance norm with each group as one channel."""
     groups = norm.num_groups
     x = graph.node("Reshape", x, torch.tensor([0, groups, -1]))
     x = graph.node("InstanceNormalization", x, torch.ones(groups), torch.zeros(groups), epsilon=norm.eps)
@@ -122,7 +125,7 @@ def _group_norm(graph: Graph, x: str, norm: nn.GroupNorm, side: int) -> str:
 
 def _resnet(graph: Graph, tip: ResNet18, x: str) -> str:
     def conv_norm(x: str, conv: nn.Module, norm: nn.Module) -> str:
-        """A convolution with its norm at the running statistics folded in."""
+        """Add a convolution with its batch norm folded in."""
         assert isinstance(conv, nn.Conv2d)
         assert isinstance(norm, nn.BatchNorm2d)
         assert norm.running_mean is not None
