@@ -10,7 +10,7 @@ from camp.data.bank.views import FreshViews, ViewRenderer
 from camp.data.datasets.embeddings import VectorReader
 from camp.data.tasks import Task
 from camp.data.view_settings import Augmentation, ViewSettings
-from camp.discovery.open_world_discoverer import MIN_CLUSTER_SIZE
+from camp.discovery.open_world_discoverer import MIN_CLUSTER_SIZE, OpenWorldDiscoverer
 from camp.methods.gccd.camp import CampSettings
 from camp.methods.gccd.open_world import FeatureMemory, make_open_world
 from camp.methods.settings import Discovery, Training
@@ -37,7 +37,7 @@ def learned(
         BackboneSettings(backbone="embeddings", dim=DIM), torch.Generator().manual_seed(0)
     )
     memory = FeatureMemory(*old)
-    method = make_open_world(backbone, settings, memory, 0, CPU)
+    method = make_open_world(backbone, settings, memory, OpenWorldDiscoverer(n_init=20), 0, CPU)
     keys = tuple(f"{i:04d}" for i in range(len(new)))
     look = ViewSettings(bank=str(tmp_path))
     bank = Bank.open(look, BankSpec.for_encoder(backbone, look, Augmentation()))
