@@ -1,4 +1,4 @@
-"""The interface of category discovery: known categories and a batch of features in, categories of the batch out."""
+"""Interface of category discovery: from known categories and a batch to categories of the batch."""
 
 from dataclasses import dataclass, field
 from typing import Protocol, Self
@@ -85,7 +85,7 @@ class DiscoveryResult:
 
 
 class Discoverer(Protocol):
-    """Finds the categories of a batch. It may keep statistics of earlier batches, never their images."""
+    """Finds the categories of a batch; may keep statistics of earlier batches, never their images."""
 
     def discover(self, batch: FeatureBatch, progress: Progress) -> DiscoveryResult:
         """Find known and novel categories of `batch`, and remember what later batches need."""

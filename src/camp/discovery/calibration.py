@@ -1,15 +1,17 @@
-"""Calibrate distances to centroids on held-out images: acceptance radii and the temperature of probabilities.
+"""Calibrate distances to centroids on held-out images: acceptance radii and temperature.
 
-An image pulls the centroid of its category towards itself and takes part in fitting the metric, so its own distance says
-little about images to come. When a batch is learned, `calibrate` splits the images into N_FOLDS folds and measures each
-fold with a metric and centroids of the others. With these distances D_i, and d_i the distance of image i to the centroid
-of the others of its category under the metric of all:
+An image pulls the centroid of its category towards itself and takes part in fitting the metric, so
+its own distance says little about images to come. When a batch is learned, `calibrate` splits the
+images into N_FOLDS folds and measures each fold with a metric and centroids of the others. With
+these distances D_i, and d_i the distance of image i to the centroid of the others of its category
+under the metric of all:
 
     T    minimises  -sum_i log p(k_i | p_i),    p(k | .) as in `open_set`
     a    = COVERAGE quantile of D_i / COVERAGE quantile of d_i
 
-a is far above 1 for images whose label the metric was fitted with. It is below 1 for the others: principal components
-capture variation of the images they were fitted on, labelled or not. So there is one ratio for each. Whenever categories change, `fit_open_set` fits the radii of a classifier:
+a is far above 1 for images whose label the metric was fitted with. It is below 1 for the others:
+principal components capture variation of the images they were fitted on, labelled or not. So there
+is one ratio for each. Whenever categories change, `fit_open_set` fits the radii of a classifier:
 
     m_k, s_k   mean and standard deviation of a d_i in category k, shrunk to those of all images by PRIOR images
     r_k        = m_k + q s_k,    q: the COVERAGE quantile of (a d_i - m_k) / s_k over all images
@@ -42,14 +44,14 @@ class Calibration:
     """How distances of images that the metric was fitted on transfer to new images."""
 
     unseen: float = 1.0
-    """Ratio a of the distances of new images to those of images whose label the metric was fitted with."""
+    """Ratio a for images whose label the metric was fitted with."""
     temperature: float = 1.0
     """T of the probabilities."""
     unlabelled: float | None = None
     """Ratio a for images without a label; None if it is that of the others."""
 
     def ratios(self, fitted: Tensor) -> Tensor:
-        """Ratio (n,) of each image; `fitted` (n,) says whether the metric was fitted with its label."""
+        """Ratio a (n,) of images; `fitted` (n,): the metric was fitted with their label."""
         return torch.where(fitted, self.unseen, self.unseen if self.unlabelled is None else self.unlabelled)
 
 
@@ -62,10 +64,11 @@ class Members:
     positions: Tensor
     """(n,) category, 0 .. K - 1; each has at least one image."""
     trusted: Tensor
-    """(n,) bool: the category comes from a label or a person, not from clustering. The temperature is fitted on trusted
-    images, as clustering itself assigned the others to the nearest category."""
+    """(n,) bool: the category comes from a label or a person, not from clustering. The temperature
+    is fitted on trusted images, as clustering itself assigned the others to the nearest
+    category."""
     fitted: Tensor
-    """(n,) bool: the metric was fitted with the category as a label; the others were given to it without one."""
+    """(n,) bool: the metric was fitted with the category as a label."""
 
 
 def calibrate(members: Members, metric: ClassMetric, count: int) -> Calibration:
@@ -154,7 +157,7 @@ def _radii(distances: Tensor, positions: Tensor, count: int) -> Tensor:
 
 
 def _temperature(squares: list[Tensor], answers: list[Tensor]) -> float:
-    """Maximum-likelihood T of the softmax over squared distances (n, K) with answers (n,), a pair per fold."""
+    """Maximum-likelihood T for squared distances (n, K) and answers (n,), a pair per fold."""
     pairs = [(d, target) for d, target in zip(squares, answers) if len(target) and d.shape[1] > 1]
     scale = float(torch.cat([d.flatten() for d, _ in pairs]).mean()) if pairs else 0.0
     if scale == 0.0:

@@ -40,8 +40,8 @@ class CampPlusDiscoverer:
         power_transform: Whether `transform` takes roots of features.
         n_init: Runs of k-means; the one with the lowest inertia is kept.
         max_iterations: Greatest number of iterations of a run.
-        max_novel: Greatest number of novel categories considered when it is estimated; by default the number of known
-            classes, and at least 10.
+        max_novel: Greatest number of novel categories considered when it is estimated; by default
+            the number of known classes, and at least 10.
     """
 
     def __init__(
@@ -68,7 +68,7 @@ class CampPlusDiscoverer:
         return F.normalize(power_transform(z) if self.power_transform else z, dim=1)
 
     def whiten(self, features: Tensor) -> Tensor:
-        """Features u (n, D) in the space of the classifier, where the last selected S is the identity."""
+        """Features u (n, D) in the space of the classifier, in which S is the identity."""
         if self._whitening is None:
             self._whitening = self.scatter.whitening(self.shrinkage)
         return features @ self._whitening
@@ -83,7 +83,7 @@ class CampPlusDiscoverer:
         self.scatter, self._whitening = self.scatter.carry(weight, error), None
 
     def discover(self, batch: FeatureBatch, progress: Progress) -> DiscoveryResult:
-        """Find known and novel categories of `batch`, whose features were transformed, and add its labelled classes."""
+        """Find known and novel categories of `batch`, whose features were transformed."""
         u, labels = batch.features, batch.labels
         simulation = self._simulation(batch, "after")
         estimate = self._estimate(batch, simulation, progress) if batch.n_novel is None else None
@@ -157,8 +157,8 @@ class CampPlusDiscoverer:
 def power_transform(z: Tensor) -> Tensor:
     """Signed square root of the differences from the median of each feature vector z (n, D).
 
-    It limits the influence of a few large entries on distances. Entries at the median, such as zeros of rectified units,
-    stay at zero.
+    It limits the influence of a few large entries on distances. Entries at the median, such as
+    zeros of rectified units, stay at zero.
     """
     centred = z - z.median(dim=1, keepdim=True).values
     return centred.sign() * centred.abs().sqrt()

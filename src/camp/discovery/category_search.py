@@ -1,4 +1,4 @@
-"""What both estimates of the number of novel categories share: a search over numbers, and groups of classes to hide."""
+"""Search for the number of categories, and groups of classes whose labels are hidden."""
 
 from collections.abc import Callable, Mapping
 from typing import Literal
@@ -21,16 +21,16 @@ def coarse_to_fine(
 ) -> tuple[int, dict[int, float]]:
     """Find the number between 0 and `maximum` with the highest score.
 
-    A grid over all numbers is evaluated first, then the neighbours of the best one at half the distance, down to a
-    distance of 1.
+    A grid over all numbers is evaluated first, then the neighbours of the best one at half the
+    distance, down to a distance of 1.
 
     Args:
         evaluate: Score of a number.
         maximum: Greatest number.
         n_steps: Number of steps of the first grid.
         prefer: Which of several numbers with the best score is taken.
-        tolerance: Scores this much below the best count as equal to it. The first grid is then not refined, since
-            numbers next to each other rarely differ by more.
+        tolerance: Scores this much below the best count as equal to it. The first grid is then not
+            refined, since numbers next to each other rarely differ by more.
         n_known: Number of known categories, added to the number in messages.
         progress: Receives a bar.
 
@@ -70,7 +70,7 @@ def argmax(
 def random_groups(
     classes: Tensor, n_groups: int, generator: torch.Generator, n_repeats: int = 1
 ) -> list[Tensor]:
-    """Partition `classes` (c,) at random into `n_groups` groups of about equal size, `n_repeats` times."""
+    """Partition `classes` (c,) at random into `n_groups` groups, `n_repeats` times."""
     orders = [torch.randperm(len(classes), generator=generator) for _ in range(n_repeats)]
     return [group for order in orders for group in classes[order.to(classes.device)].tensor_split(n_groups)]
 
@@ -81,5 +81,5 @@ def curve(scores: Mapping[int, float], n_known: int) -> tuple[tuple[int, float],
 
 
 def default_max_novel(n_known: int) -> int:
-    """Greatest number of novel categories considered unless it is given: as many as known ones, at least 10."""
+    """Default maximum of the number of novel categories: as many as known ones, at least 10."""
     return max(10, n_known)

@@ -1,13 +1,15 @@
-"""A metric learned from labelled classes, in which unseen classes are as compact as the labelled ones.
+"""Metric learned from labelled classes, in which unseen classes are compact as well.
 
-How images of one class differ (pose, light, background) tells how images of any class differ. With features u, whitening
-P of the pooled within-class scatter (`class_scatter`) and V the first d principal axes of the whitened features:
+How images of one class differ (pose, light, background) tells how images of any class differ. With
+features u, whitening P of the pooled within-class scatter (`class_scatter`) and V the first d
+principal axes of the whitened features:
 
     y = u P                       variation within a class has the same size in all directions
     p = (y - mean y) V            scaled to unit length, or to mean length 1
 
-Euclidean distances between points p are the metric. Features of more than UNIT_LENGTH_FROM dimensions are compared by
-their direction alone and scaled to unit length; fewer dimensions keep their length, which carries information.
+Euclidean distances between points p are the metric. Features of more than UNIT_LENGTH_FROM
+dimensions are compared by their direction alone and scaled to unit length; fewer dimensions keep
+their length, which carries information.
 """
 
 import math
@@ -24,8 +26,8 @@ from camp.core.types import UNLABELLED
 from camp.discovery.class_scatter import WithinClassScatter, class_means, class_sums
 
 SHRINKAGE = 0.6
-"""Default shrinkage of the scatter. A small value overfits: images that the metric was fitted on lie much nearer to
-their centroid than other images of their class."""
+"""Default shrinkage of the scatter. A small value overfits: images that the metric was fitted on
+lie much nearer to their centroid than other images of their class."""
 UNIT_LENGTH_FROM = 32
 MAX_SAMPLES = 20_000
 """Number of images that a metric is fitted on; more do not change it."""
@@ -34,7 +36,7 @@ _CHUNK = 8192
 
 @dataclass(frozen=True)
 class ClassMetric:
-    """A fitted metric: features x (n, D) -> points scale(scale(x - origin) @ projection - offset) (n, d)."""
+    """Fitted metric: points (n, d) = scale(scale(x - origin) @ projection - offset)."""
 
     origin: Tensor
     """(D,) mean of the features."""
@@ -66,7 +68,7 @@ class ClassMetric:
         return cls(origin, components.projection / scale, components.offset / scale, unit)
 
     def transform(self, features: Tensor, n_components: int | None = None) -> Tensor:
-        """Points (n, d) of features (n, D), of the first `n_components` components alone if given."""
+        """Points (n, d) of features (n, D), of the first `n_components` alone if given."""
         projection, offset = self.projection[:, :n_components], self.offset[:n_components]
         chunks = [
             self._scale(self._scale(rows.to(projection.dtype) - self.origin) @ projection - offset)
@@ -75,11 +77,11 @@ class ClassMetric:
         return torch.cat(chunks) if chunks else projection.new_empty(0, len(offset))
 
     def centroids(self, points: Tensor, index: Tensor, n_classes: int) -> Tensor:
-        """Centroids (K, d) of points (n, d) of the classes `index` (n,): means, scaled like the points."""
+        """Means (K, d) of points (n, d) of classes `index` (n,), scaled like the points."""
         return self._scale(class_means(points, index, n_classes)).to(points.dtype)
 
     def leave_one_out_distances(self, points: Tensor, index: Tensor, n_classes: int) -> Tensor:
-        """Distance (n,) of each point to the centroid of the others of its class; NaN where there are no others."""
+        """Distance (n,) to the centroid of the others of the class; NaN where there are none."""
         sizes = torch.bincount(index, minlength=n_classes)
         sums = class_sums(points, index, n_classes).to(points.dtype)
         chunks = [torch.empty(0, dtype=torch.float64)]
@@ -135,7 +137,8 @@ def fit_components(
         scatter: Within-class scatter of the features.
         n_components: Greatest number of components.
         shrinkage: Weight of the identity in the shrunk scatter.
-        exact: Whether to avoid the randomized solver. Leading components then do not depend on `n_components`.
+        exact: Whether to avoid the randomized solver. Leading components then do not depend on
+            `n_components`.
     """
     whitening = scatter.whitening(shrinkage)
     y = (features @ whitening).numpy()

@@ -2,9 +2,10 @@
 
     T = sum_c sum_{i in c} (x_i - mu_c)(x_i - mu_c)^T        W = T / (n_images - n_classes)
 
-T is the only statistic that is kept, D x D numbers for any number of images. When the network changes and the affine
-map A x + b predicts the new features up to an error e, the scatter is carried into the new space like the centroids,
-and the covariance of the error, which spreads the images of a class as well, is added:
+T is the only statistic that is kept, D x D numbers for any number of images. When the network
+changes and the affine map A x + b predicts the new features up to an error e, the scatter is
+carried into the new space like the centroids, and the covariance of the error, which spreads the
+images of a class as well, is added:
 
     T <- A T A^T + (n_images - n_classes) Cov(e)
 """
@@ -93,7 +94,7 @@ def class_means(x: Tensor, index: Tensor, n_classes: int) -> Tensor:
 
 
 def class_sums(x: Tensor, index: Tensor, n_classes: int) -> Tensor:
-    """Sum of each class, (K, D) float64. In chunks, as a copy of all rows in double precision is slow to make."""
+    """Sum of each class, (K, D) float64, in chunks to save memory."""
     sums = torch.zeros(n_classes, x.shape[1], dtype=torch.float64)
     for rows, classes in zip(x.split(_CHUNK), index.split(_CHUNK)):
         sums.index_add_(0, classes, rows.double())

@@ -1,4 +1,4 @@
-"""Density of images in feature space, and the representatives of a category (Zhao and Mac Aodha 2023).
+"""Density of images in feature space, and representatives of categories (Zhao and Mac Aodha 2023).
 
     d_i = 1/k sum_{j in N_i} cos(z_i, z_j)      N_i: the k nearest neighbours of image i by cosine similarity
 
@@ -26,7 +26,7 @@ class Density:
 
 
 def density(features: Tensor, neighbours: int = 10) -> Density:
-    """Compute densities of `features` (n, D) over `neighbours` others each, or all others if there are fewer.
+    """Densities of `features` (n, D) over `neighbours` others, or all others if they are fewer.
 
     >>> density(torch.tensor([[1.0, 0.0], [0.8, 0.6], [0.0, 1.0]]), 2).peaks.tolist()
     [False, True, False]
@@ -46,7 +46,7 @@ def density(features: Tensor, neighbours: int = 10) -> Density:
 
 
 def densest(found: Density, categories: Tensor, count: int) -> Tensor:
-    """Choose representatives of each category: density peaks first, then the images of the highest density.
+    """Choose representatives of each category: density peaks, then images of high density.
 
     Args:
         found: Densities of n images.

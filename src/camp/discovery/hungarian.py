@@ -1,4 +1,4 @@
-"""One-to-one matching of minimum cost (Kuhn 1955), and clustering accuracy under the best matching."""
+"""One-to-one matching of minimum cost (Kuhn 1955), and clustering accuracy."""
 
 import numpy as np
 from scipy.optimize import linear_sum_assignment
@@ -20,7 +20,7 @@ def match(cost: Tensor | np.ndarray) -> list[tuple[int, int]]:
 
 
 def cluster_accuracy(predicted: Tensor, true: Tensor) -> float:
-    """Clustering accuracy: the share of points in the cluster matched to their class, under the best matching.
+    """Share of points in the cluster matched to their class, under the best matching.
 
     Args:
         predicted: (n,) cluster of each point.

@@ -17,7 +17,8 @@ from camp.discovery.semi_supervised_kmeans import semi_supervised_kmeans
 class SemiSupervisedKMeansDiscoverer:
     """Cluster a batch into the classes of its labels and novel categories (Vaze et al. 2022).
 
-    Categories of earlier batches take no part unless they are labelled again, and no statistics are kept.
+    Categories of earlier batches take no part unless they are labelled again, and no statistics are
+    kept.
     """
 
     n_init: int = 100
@@ -25,8 +26,8 @@ class SemiSupervisedKMeansDiscoverer:
     max_iterations: int = 200
     """Greatest number of iterations of a run."""
     max_novel: int | None = None
-    """Greatest number of novel categories considered when it is estimated; by default the number of known classes, and
-    at least 10."""
+    """Greatest number of novel categories considered when it is estimated; by default the number of
+    known classes, and at least 10."""
 
     def discover(self, batch: FeatureBatch, progress: Progress) -> DiscoveryResult:
         """Find known and novel categories of `batch`."""

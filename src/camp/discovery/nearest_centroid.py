@@ -27,7 +27,7 @@ class NearestCentroid:
         return torch.cdist(z, self.centroids, compute_mode="donot_use_mm_for_euclid_dist")
 
     def predict(self, z: Tensor, allowed: Tensor | None = None) -> Tensor:
-        """Row (n,) of the nearest centroid of features z (n, D), among the rows `allowed` if given."""
+        """Nearest centroid (n,) of features z (n, D), among the rows `allowed` if given."""
         classifier = self if allowed is None else NearestCentroid(self.centroids[allowed], self.metric)
         if not len(classifier.centroids):
             raise ValueError("there is no centroid to choose from")

@@ -1,15 +1,17 @@
-"""Estimate the number of novel categories by clustering accuracy on labelled images whose labels are hidden.
+"""Estimate the number of novel categories by clustering accuracy on images with hidden labels.
 
-The paper clusters with several numbers of categories k and takes the k with the highest accuracy on labelled images.
-Labelled images are always assigned to their class, so some labels have to be hidden; and as novel categories are
-counted, whole classes have to be hidden too. For a candidate k (known and novel categories):
+The paper clusters with several numbers of categories k and takes the k with the highest accuracy on
+labelled images. Labelled images are always assigned to their class, so some labels have to be
+hidden; and as novel categories are counted, whole classes have to be hidden too. For a candidate k
+(known and novel categories):
 
-1. Known classes are split at random into groups. Each fold hides all labels of one group, whose classes act as novel
-   ones, and the labels of a random half of the images of every other class.
-2. Semi-supervised k-means finds k clusters: those of the classes that still have labels, and the rest as novel
-   clusters. The truly novel images take part without labels.
-3. The score of the fold is the accuracy on the hidden images under the best one-to-one matching of clusters and
-   classes. With too few clusters classes share one, with too many they are split: both cost accuracy.
+1. Known classes are split at random into groups. Each fold hides all labels of one group, whose
+   classes act as novel ones, and the labels of a random half of the images of every other class.
+2. Semi-supervised k-means finds k clusters: those of the classes that still have labels, and the
+   rest as novel clusters. The truly novel images take part without labels.
+3. The score of the fold is the accuracy on the hidden images under the best one-to-one matching of
+   clusters and classes. With too few clusters classes share one, with too many they are split: both
+   cost accuracy.
 
 The score of k is the mean over the folds, which are the same for every k.
 """
@@ -58,10 +60,12 @@ def estimate_n_novel(
         generator: Source of the folds and of the starts of k-means.
         n_folds: Greatest number of folds.
         n_steps: Steps of the first grid of candidates.
-        n_init: Runs of k-means per fold and candidate. Few runs end in bad local optima and make the curve ragged.
-        embed: Points (n, d) to cluster, given the labels that a fold does not hide; by default the features.
-        tolerance: With 0, the smallest of the best numbers is taken. Otherwise the greatest number whose score is
-            within the tolerance of the best.
+        n_init: Runs of k-means per fold and candidate. Few runs end in bad local optima and make
+            the curve ragged.
+        embed: Points (n, d) to cluster, given the labels that a fold does not hide; by default the
+            features.
+        tolerance: With 0, the smallest of the best numbers is taken. Otherwise the greatest number
+            whose score is within the tolerance of the best.
         progress: Receives a bar.
     """
     known = labels[labels != UNLABELLED].unique()
@@ -106,7 +110,7 @@ def estimate_without_labels(
     n_init: int = 10,
     progress: Progress | None = None,
 ) -> NumberEstimate:
-    """Estimate the number of categories where no image is labelled, by the greatest mean silhouette coefficient.
+    """Estimate the number of categories without labels, by the mean silhouette coefficient.
 
     A rough estimate of at least 2, since a silhouette compares clusters.
 

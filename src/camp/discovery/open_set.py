@@ -1,9 +1,10 @@
-"""Open-set classification by the nearest centroid: probabilities, and rejection of unknown categories.
+"""Open-set classification by the nearest centroid, with rejection of unknown categories.
 
     p(k | z)  is proportional to  exp(-|z - p_k|^2 / T)
     unknown   where  |z - p_k| > r_k  for the nearest k
 
-T and the radii r_k are fitted on held-out distances of images whose category is known; see `calibration`.
+T and the radii r_k are fitted on held-out distances of images whose category is known; see
+`calibration`.
 """
 
 from dataclasses import dataclass

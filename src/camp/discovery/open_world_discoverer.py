@@ -2,9 +2,11 @@
 
 Differences from the paper's setting:
 
-- Known categories take part in the clustering as anchors: each is a cluster that already has its remembered members.
+- Known categories take part in the clustering as anchors: each is a cluster that already has its
+  remembered members.
 - Features are clustered under the class metric of all known categories and labels.
-- Remembered features help to estimate the number of novel categories, so a batch needs no labels of its own.
+- Remembered features help to estimate the number of novel categories, so a batch needs no labels of
+  its own.
 """
 
 import torch
@@ -22,13 +24,13 @@ from camp.discovery.number_of_categories import estimate_n_novel, estimate_witho
 from camp.discovery.semi_supervised_kmeans import Anchors, KMeans, semi_supervised_kmeans
 
 MIN_CLUSTER_SIZE = 3
-"""Smallest number of images of a novel category where their number is estimated; images of smaller clusters go to the
-nearest other category."""
+"""Smallest number of images of a novel category where their number is estimated; images of smaller
+clusters go to the nearest other category."""
 MAX_PER_CATEGORY, MAX_UNLABELLED = 30, 2000
-"""Images of each known category, and unlabelled images, that the estimate of the number of categories uses."""
+"""Images of each known category, and unlabelled images, that an estimate uses."""
 TOLERANCE, N_FOLDS, N_STEPS = 0.02, 8, 16
-"""Of the estimate. Of numbers that score about as well as the best the greatest is taken, as merging two categories is
-easier for a person than noticing that one category should be two."""
+"""Of the estimate. Of numbers that score about as well as the best the greatest is taken, as
+merging two categories is easier for a person than noticing that one category should be two."""
 N_CLUSTERED = 32
 """Number of leading components of the metric that are clustered."""
 MIN_COMPONENTS = 128
@@ -42,11 +44,12 @@ class OpenWorldDiscoverer:
     Args:
         n_init: Runs of k-means; the one with the lowest inertia is kept.
         max_iterations: Greatest number of iterations of a run.
-        max_novel: Greatest number of novel categories considered when it is estimated; by default the number of known
-            categories, and at least 10.
+        max_novel: Greatest number of novel categories considered when it is estimated; by default
+            the number of known categories, and at least 10.
 
     Attributes:
-        metric: The class metric of the last batch, fitted on the remembered and the new features; None before the first.
+        metric: The class metric of the last batch, fitted on the remembered and the new features;
+            None before the first.
     """
 
     def __init__(self, *, n_init: int = 100, max_iterations: int = 200, max_novel: int | None = None) -> None:
@@ -164,7 +167,7 @@ def _sample_each(labels: Tensor) -> Tensor:
 
 
 def _sample(labels: Tensor, draw: torch.Generator) -> Tensor:
-    """Rows of at most MAX_PER_CATEGORY images of each label, and of MAX_UNLABELLED unlabelled ones."""
+    """Rows of at most MAX_PER_CATEGORY images of each label, and MAX_UNLABELLED others."""
     unlabelled = (labels == UNLABELLED).nonzero()[:, 0]
     if len(unlabelled) > MAX_UNLABELLED:
         sample = torch.randperm(len(unlabelled), generator=draw)[:MAX_UNLABELLED]

@@ -1,18 +1,20 @@
 """Semi-supervised k-means (Vaze et al. 2022), with all restarts advanced in parallel.
 
-Labelled points are assigned to the cluster of their class, unlabelled points to the nearest of all centres, and a
-centre is the mean of its members. Known centres start at the means of the labelled points; novel ones are drawn from
-the unlabelled points by k-means++ (Arthur and Vassilvitskii 2007). The run with the lowest inertia is kept.
+Labelled points are assigned to the cluster of their class, unlabelled points to the nearest of all
+centres, and a centre is the mean of its members. Known centres start at the means of the labelled
+points; novel ones are drawn from the unlabelled points by k-means++ (Arthur and Vassilvitskii
+2007). The run with the lowest inertia is kept.
 
 Why it is fast without changing the algorithm:
 
-- The distances of all points to the centres of all runs are one matrix product: argmin_j |x - c_j|^2 is
-  argmin_j |c_j|^2 - 2 x.c_j.
+- The distances of all points to the centres of all runs are one matrix product: argmin_j |x -
+  c_j|^2 is argmin_j |c_j|^2 - 2 x.c_j.
 - Labelled points need no distances, and their contribution to the centres is computed once.
 - Sums of members are updated by the points that changed their cluster, which are soon few.
 - Converged runs are removed.
 
-Categories of earlier batches, whose images are gone, take part as `Anchors`: clusters that already have members.
+Categories of earlier batches, whose images are gone, take part as `Anchors`: clusters that already
+have members.
 """
 
 import math
@@ -54,7 +56,7 @@ class KMeans:
     assignments: Tensor
     """(n,) int64 row of `centroids` of each point; for labelled points that of their class."""
     inertia: float
-    """Sum of squared distances of points and anchors' means to their centroid; each anchor counts once per member."""
+    """Sum of squared distances to the centroids, of points and of anchors' means (per member)."""
     iterations: int
     """Number of iterations of the run."""
 
@@ -73,8 +75,9 @@ def semi_supervised_kmeans(
 ) -> KMeans:
     """Cluster features into the classes of their labels and novel clusters.
 
-    A novel cluster that has lost all points takes the point farthest from its centre; if every point lies on its
-    centre (fewer distinct points than clusters) the cluster stays empty where it was.
+    A novel cluster that has lost all points takes the point farthest from its centre; if every
+    point lies on its centre (fewer distinct points than clusters) the cluster stays empty where it
+    was.
 
     Args:
         features: (n, D)
@@ -163,7 +166,7 @@ class _Points:
 
 @dataclass(frozen=True)
 class _Clamped:
-    """Contribution of labelled points and anchors to the centres, the same in every iteration and run."""
+    """Contribution of labelled points and anchors to the centres, the same in every iteration."""
 
     sums: Tensor
     """(k, D), zero for novel clusters."""
@@ -219,7 +222,7 @@ def _check(
 
 
 def _seed(points: _Points, clamped: _Clamped, n_known: int, draws: Tensor) -> Tensor:
-    """Initial centres (R, k, D): class means, then k-means++ with the uniform numbers `draws` (R, n_novel)."""
+    """Initial centres (R, k, D): class means, then k-means++ by uniform `draws` (R, n_novel)."""
     runs, n_novel = draws.shape
     x, squares = points.x, points.squares
     known = clamped.sums[:n_known] / clamped.counts[:n_known, None]
@@ -246,7 +249,7 @@ def _seed(points: _Points, clamped: _Clamped, n_known: int, draws: Tensor) -> Te
 
 
 def _squared_distances(x: Tensor, squares: Tensor, centres: Tensor) -> Tensor:
-    """Squared distances (u, m) from u points to m centres; values below rounding error are set to zero."""
+    """Squared distances (u, m) of u points to m centres; zero below rounding error."""
     scale = squares[:, None] + centres.square().sum(dim=1)
     distances = torch.addmm(scale, x, centres.T, alpha=-2.0)
     return torch.where(distances > 32 * torch.finfo(x.dtype).eps * scale, distances, 0.0)
@@ -260,7 +263,7 @@ def _best_run(
     tolerance: float,
     progress: Bar | None,
 ) -> _Run:
-    """Lloyd's iterations from `centres` (R, k, D) until all runs have converged; the run with the lowest inertia."""
+    """Run of the lowest inertia after Lloyd's iterations from `centres` (R, k, D)."""
     best: _Run | None = None
     assignments, sums = None, clamped.sums.double().repeat(len(centres), 1, 1)
     for iteration in range(1, max_iterations + 1):
@@ -309,7 +312,7 @@ def _assign(points: _Points, centres: Tensor) -> tuple[Tensor, Tensor]:
 
 
 def _fill_empty(assignments: Tensor, nearest: Tensor, clamped_counts: Tensor) -> Tensor:
-    """Assign to each empty cluster the point farthest from its centre, in place; return the sizes (R, k)."""
+    """Assign to each empty cluster the farthest point, in place; return the sizes (R, k)."""
     ones = torch.ones((), dtype=clamped_counts.dtype, device=assignments.device).expand_as(assignments)
     counts = clamped_counts.repeat(len(assignments), 1).scatter_add_(1, assignments, ones)
     resolution = 32 * torch.finfo(nearest.dtype).eps * float(nearest.max()) if nearest.numel() else 0.0
@@ -328,9 +331,10 @@ def _fill_empty(assignments: Tensor, nearest: Tensor, clamped_counts: Tensor) ->
 
 
 def _update_sums(points: _Points, sums: Tensor, before: Tensor | None, after: Tensor) -> None:
-    """Update `sums` (R, k, D) in place for points that moved from clusters `before` (R, u) to clusters `after`.
+    """Update `sums` (R, k, D) in place for points that moved from `before` (R, u) to `after`.
 
-    The sums are float64, so that repeated addition and subtraction do not accumulate rounding errors.
+    The sums are float64, so that repeated addition and subtraction do not accumulate rounding
+    errors.
     """
     if before is None:
         for run in range(len(after)):

@@ -1,17 +1,19 @@
-"""Select how novel categories are discovered by cross-validation that hides the labels of some known classes.
+"""Cross-validation that hides the labels of some known classes to select how to discover.
 
-A fold hides all labels of some classes, and a few labels of every other class, so few that the task hardly changes.
-Truly novel images take part without labels. The score of a setting is the mean of two accuracies: of the images of
-hidden classes, which must lie in novel clusters, one cluster per class (best one-to-one matching); and of the hidden
-images of the other classes, which must lie in the cluster of their class. The setting with the best mean score over
-the folds is selected. Labels of novel classes are never used. Selected one after the other:
+A fold hides all labels of some classes, and a few labels of every other class, so few that the task
+hardly changes. Truly novel images take part without labels. The score of a setting is the mean of
+two accuracies: of the images of hidden classes, which must lie in novel clusters, one cluster per
+class (best one-to-one matching); and of the hidden images of the other classes, which must lie in
+the cluster of their class. The setting with the best mean score over the folds is selected. Labels
+of novel classes are never used. Selected one after the other:
 
-1. the number of novel clusters, where it is not given. Each fold has its own best number, which gives a standard error;
+1. the number of novel clusters, where it is not given. Each fold has its own best number, which
+   gives a standard error;
 2. the shrinkage of the within-class scatter together with the number of principal components;
 3. the inverse temperature of assignments together with the strictness of the size constraint.
 
-The first of equally good settings is taken, and the greatest of equally good numbers. With fewer than MIN_CLASSES known
-classes no class can be hidden, and the defaults are used.
+The first of equally good settings is taken, and the greatest of equally good numbers. With fewer
+than MIN_CLASSES known classes no class can be hidden, and the defaults are used.
 """
 
 import itertools
@@ -33,7 +35,7 @@ from camp.discovery.semi_supervised_kmeans import KMeans, semi_supervised_kmeans
 from camp.discovery.size_constraints import SizeConstraint, constrain_sizes
 
 MIN_FOLDS = 8
-"""Every class is hidden in equally many folds, and one in MIN_FOLDS of its images in each of the others."""
+"""Every class is hidden equally often, and one in MIN_FOLDS of its images otherwise."""
 MIN_CLASSES = 4
 """Number of known classes from which on a fold can hide two and keep two."""
 MAX_SAMPLES = 6000
@@ -184,9 +186,9 @@ class SimulatedNovelty:
 def estimate_number(simulation: SimulatedNovelty, max_novel: int, progress: Progress) -> NumberEstimate:
     """Estimate the number of novel categories with the default parameters.
 
-    The greatest of equally good numbers is taken: too many clusters always cost accuracy, but too few may not, as a
-    hidden class that shares its cluster with a novel one still counts as found. The standard error is that of the
-    mean of the best numbers of the folds.
+    The greatest of equally good numbers is taken: too many clusters always cost accuracy, but too
+    few may not, as a hidden class that shares its cluster with a novel one still counts as found.
+    The standard error is that of the mean of the best numbers of the folds.
 
     Args:
         simulation: The folds, at least one.
@@ -212,7 +214,7 @@ def estimate_number(simulation: SimulatedNovelty, max_novel: int, progress: Prog
 
 
 def select_parameters(simulation: SimulatedNovelty, n_novel: int, progress: Progress) -> Selection:
-    """Select the parameters of a batch with `n_novel` novel categories; the defaults if no class can be hidden."""
+    """Select parameters for `n_novel` novel categories; defaults if no class can be hidden."""
     grid = simulation.grid
     parameters = grid.default()
     if not simulation.folds:

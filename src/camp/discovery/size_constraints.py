@@ -1,9 +1,10 @@
 """Semi-supervised k-means with clusters constrained to sizes predicted from the labelled classes.
 
-K-means lets a known class absorb a novel one, as the centre of a known class is fixed by its labels and moves little.
-Labels also predict sizes, however. If images are labelled at random, every class has r times as many unlabelled images
-as labelled ones, and novel classes are as large as known ones on average. With n_c labelled images of class c, their
-mean n, u unlabelled images and m novel clusters, the expected numbers of unlabelled images are
+K-means lets a known class absorb a novel one, as the centre of a known class is fixed by its labels
+and moves little. Labels also predict sizes, however. If images are labelled at random, every class
+has r times as many unlabelled images as labelled ones, and novel classes are as large as known ones
+on average. With n_c labelled images of class c, their mean n, u unlabelled images and m novel
+clusters, the expected numbers of unlabelled images are
 
     e_c = r n_c  (known),      e_j = (1 + r) n  (novel),      sum e = u   =>   r = (u - m n) / (sum_c n_c + m n)
 
@@ -11,9 +12,10 @@ Soft assignments q_ik of unlabelled points p_i to centres c_k minimise
 
     kappa sum_ik q_ik |p_i - c_k|^2 + sum_ik q_ik log q_ik + rho sum_k KL(sum_i q_ik, e_k)
 
-by alternating two steps: q_ik proportional to exp(b_k - kappa |p_i - c_k|^2), with offsets b from Sinkhorn iterations
-for unbalanced optimal transport (Chizat et al. 2018), b_k <- h (b_k + log e_k - log sum_i q_ik), h = rho / (1 + rho);
-then c_k, the mean of its members weighted by q. The start is the best of several runs of k-means.
+by alternating two steps: q_ik proportional to exp(b_k - kappa |p_i - c_k|^2), with offsets b from
+Sinkhorn iterations for unbalanced optimal transport (Chizat et al. 2018), b_k <- h (b_k + log e_k -
+log sum_i q_ik), h = rho / (1 + rho); then c_k, the mean of its members weighted by q. The start is
+the best of several runs of k-means.
 """
 
 from dataclasses import dataclass
@@ -49,7 +51,7 @@ def expected_sizes(labels: Tensor, n_novel: int) -> Tensor:
         n_novel: Number of novel clusters.
 
     Returns:
-        (k,): the known classes in ascending order, then the novel clusters. The sum is the number of unlabelled images.
+        (k,): the known classes in ascending order, then the novel clusters.
 
     >>> expected_sizes(torch.tensor([0, 0, 0, 5, UNLABELLED, UNLABELLED, UNLABELLED, UNLABELLED]), 1)
     tensor([1.0000, 0.3333, 2.6667])
