@@ -168,6 +168,7 @@ def bar_chart(
     }
     colour = {
         **_n("kind"),
+        "title": None,
         "scale": {"domain": kinds, "range": list(colours.values())},
         "legend": {"orient": "bottom"} if legend else None,
     }
