@@ -11,24 +11,22 @@ from PIL import Image
 from camp.bench.evaluation.drift import CentroidDistance
 from camp.bench.evaluation.feature_map import FeatureMap, MapCentroid
 from camp.bench.report.charts import (
-    DARK,
-    LIGHT,
     Bar,
     Chart,
     Rule,
     ScatterPoint,
     Series,
-    Style,
     bar_chart,
     dumbbell_chart,
     grid,
     heat_map,
     line_chart,
     map_chart,
-    save_figure,
     scatter_chart,
 )
 from camp.bench.report.numbers import Spread
+from camp.bench.report.rendering import save_figure
+from camp.bench.report.theme import DARK, LIGHT, Style
 
 ONE = Style.number(0)
 
@@ -134,7 +132,7 @@ def test_a_single_value_is_a_dot_even_without_dots() -> None:
     def marks(values: list[float | None]) -> set[str]:
         series = [Series("a", ONE, list(range(len(values))), values)]
         chart = line_chart(series, description="", x_title="x", dots=False)
-        return {layer["mark"]["type"] for layer in chart.spec["layer"]}
+        return {layer["mark"] for layer in chart.spec["layer"]}
 
     assert marks([0.5, None]) == {"line", "point"}
     assert marks([0.5, 0.6]) == {"line"}
@@ -161,7 +159,12 @@ def test_arrows_lead_from_stored_to_adapted_centroids() -> None:
     centroids, images = CHARTS["map"].data
     assert len(images) == 3  # without the one that is nowhere
     right, stays, new = centroids
-    assert (right["stored_x"], right["stored_y"], right["x"], right["y"]) == (0.0, 0.0, 8.0, 0.0)
+    assert (right["stored_x"], right["stored_y"], right["adapted_x"], right["adapted_y"]) == (
+        0.0,
+        0.0,
+        8.0,
+        0.0,
+    )
     assert right["angle"] == pytest.approx(90)  # clockwise from north
     assert 7 < right["tip_x"] < 8
     assert [row["moved"] for row in centroids] == [True, False, False]

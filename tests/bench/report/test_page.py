@@ -6,8 +6,8 @@ from pathlib import Path
 import pytest
 from synthetic_runs import edit_results, forget, make_incremental_run, make_run, without_task_hungarian
 
-from camp.bench.report.charts import vega_script
 from camp.bench.report.page import render_page, write_page
+from camp.bench.report.rendering import vega_script
 from camp.bench.results import load_run
 from camp.core.errors import CampError
 from camp.core.files import append_json_line

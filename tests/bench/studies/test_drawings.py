@@ -178,7 +178,7 @@ def test_arrows_lead_from_stored_to_adapted_centroids(drawn) -> None:
     result, [row] = drawn("drift", [{"method": "camp"}])
     centroids, images = panels(result)[0]
     measured = row.first.results.map
-    assert [((c["stored_x"], c["stored_y"]), (c["x"], c["y"])) for c in centroids] == [
+    assert [((c["stored_x"], c["stored_y"]), (c["adapted_x"], c["adapted_y"])) for c in centroids] == [
         (centroid.stored, centroid.adapted) for centroid in measured.centroids
     ]
     assert len(images) == len(measured.points)

@@ -1,73 +1,20 @@
 """Charts for the page, the studies and papers, as Vega-Lite specifications.
 
-A chart is a pure function of numbers. Colours are names of the palette, `var(--known)` and so on: a page defines
-them for light and dark, and `save_figure` fills in the light ones. `tooltip` is what a mark says when pointed at.
+A chart is a pure function of numbers; `tooltip` is what a mark says when it is pointed at.
 """
 
-import contextlib
-import functools
-import json
 import math
-import os
-import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
 from camp.bench.evaluation.drift import CentroidDistance
-from camp.bench.evaluation.feature_map import FeatureMap
+from camp.bench.evaluation.feature_map import FeatureMap, MapCentroid
 from camp.bench.report.numbers import Spread, percent
-from camp.core.errors import CampError
-from camp.core.files import atomic_write, write_text
+from camp.bench.report.theme import DASHES, INK, KNOWN, NOVEL, SHAPES, Style, series_colour
 
 Spec = dict[str, Any]
 """A part of a Vega-Lite specification."""
-
-SERIES = ("#4a3aa7", "#12966a", "#d6578a", "#c98500", "#2a78d6", "#e34948", "#5d6b1e", "#eb6834")
-SERIES_DARK = ("#9c91ee", "#2fb587", "#e07aa4", "#d79a1e", "#5598e7", "#e66767", "#a3b356", "#e6743f")
-LIGHT = {
-    **{"page": "#fbfbf9", "surface": "#ffffff", "ink": "#14140f", "soft": "#55544d", "faint": "#76756c"},
-    **{"rule": "#e4e3dc", "grid": "#ecebe5", "track": "#f1f0ea", "heat": "#1c5cab", "heat-ink": "#ffffff"},
-    **{"known": "#2a78d6", "novel": "#e2622b", "note": "#fdf3dc", "note-ink": "#6a4a00"},
-    **{f"s{i}": colour for i, colour in enumerate(SERIES)},
-}
-DARK = {
-    **{"page": "#131312", "surface": "#1b1b19", "ink": "#f3f2ec", "soft": "#b9b7ac", "faint": "#8a887e"},
-    **{"rule": "#31302c", "grid": "#2a2926", "track": "#262522", "heat": "#2a70c8", "heat-ink": "#ffffff"},
-    **{"known": "#5598e7", "novel": "#f07f4c", "note": "#322a16", "note-ink": "#f0d493"},
-    **{f"s{i}": colour for i, colour in enumerate(SERIES_DARK)},
-}
-KNOWN, NOVEL, INK, FAINT = "var(--known)", "var(--novel)", "var(--ink)", "var(--faint)"
-DASHES = ([1, 0], [6, 3], [2, 3], [8, 3, 2, 3])
-SHAPES = (
-    "circle",
-    "square",
-    "diamond",
-    "triangle-up",
-    "triangle-down",
-    "cross",
-    "triangle-left",
-    "triangle-right",
-)
-
-CONFIG: Mapping[str, Any] = {
-    "background": "transparent",
-    "font": "system-ui, 'Segoe UI', Roboto, 'Liberation Sans', sans-serif",
-    "view": {"stroke": None},
-    "axis": {
-        **{
-            "gridColor": "var(--grid)",
-            "domain": False,
-            "ticks": False,
-            "labelPadding": 6,
-            "labelFontSize": 11.5,
-        },
-        **{"labelColor": FAINT, "titleColor": FAINT, "titleFontWeight": "normal", "titleFontSize": 11.5},
-    },
-    "legend": {"labelColor": "var(--soft)", "labelFontSize": 11.5, "labelLimit": 300, "symbolOpacity": 1},
-    "title": {"color": INK, "fontSize": 12.5, "fontWeight": 600, "anchor": "start"},
-}
 
 
 @dataclass(frozen=True)
@@ -80,34 +27,14 @@ class Chart:
     @property
     def data(self) -> list[list[Spec]]:
         """The rows of every layer that has data of its own, in the order of drawing."""
-        found: list[list[Spec]] = []
-
-        def collect(part: Spec) -> None:
-            if "data" in part:
-                found.append(part["data"]["values"])
-            for inner in (*part.get("layer", ()), *part.get("concat", ())):
-                collect(inner)
-
-        collect(self.spec)
-        return found
+        return list(_data(self.spec))
 
 
-@dataclass(frozen=True)
-class Style:
-    """How a series looks: a colour, and a dash and a shape for those who cannot tell colours apart."""
-
-    colour: str
-    dash: int = 0
-    shape: int = 0
-
-    @classmethod
-    def number(cls, n: int) -> "Style":
-        """The style of the n-th series; no two of many are the same.
-
-        >>> Style.number(1), Style.number(9)
-        (Style(colour='var(--s1)', dash=0, shape=1), Style(colour='var(--s1)', dash=1, shape=2))
-        """
-        return cls(f"var(--s{n % 8})", n // 8 % 4, (n + n // 8) % 8)
+def _data(part: Spec) -> Iterator[list[Spec]]:
+    if "data" in part:
+        yield part["data"]["values"]
+    for inner in (*part.get("layer", ()), *part.get("concat", ())):
+        yield from _data(inner)
 
 
 @dataclass(frozen=True)
@@ -161,22 +88,20 @@ def line_chart(
     colour, dash, shape = _styles([(line.label, line.style) for line in series], "series", legend)
     layers: list[Spec] = []
     if any(row["low"] is not None for row in rows):
-        band = {"x": x, "y": {**y, "field": "low"}, "y2": {"field": "high"}, "color": colour}
-        layers.append(_layer({"type": "area", "opacity": 0.15}, band))
+        low, high = {**y, "field": "low"}, {"field": "high"}
+        layers.append(_layer("area", x=x, y=low, y2=high, color=colour, opacity=_fixed(0.15)))
     if seeds:
-        thin = {"x": x, "y": y, "color": colour, "detail": {"field": "seed"}}
-        mark = {"type": "line", "strokeWidth": 1, "opacity": 0.4}
-        layers.append({"data": {"values": seeds}, **_layer(mark, thin)})
-    layers.append(_layer({"type": "line"}, {"x": x, "y": y, "color": colour, "strokeDash": dash}))
+        thin = {"strokeWidth": _fixed(1), "opacity": _fixed(0.4)}
+        layers.append(_layer("line", seeds, x=x, y=y, color=colour, detail={"field": "seed"}, **thin))
+    layers.append(_layer("line", x=x, y=y, color=colour, strokeDash=dash))
     single = all(sum(value is not None for value in line.values) == 1 for line in series)
     if dots or single:
-        point = {"type": "point", "filled": True, "size": 45, "opacity": 1}
-        layers.append(_layer(point, {"x": x, "y": y, "color": colour, "shape": shape, "tooltip": TOOLTIP}))
+        layers.append(_layer("point", x=x, y=y, color=colour, shape=shape, tooltip=TOOLTIP, size=_fixed(45)))
     for rule in rules:
-        place = {"x": {**_q("x"), "title": x_title}} if rule.x is not None else {"y": _q("y", title=y_title)}
-        row = {"x": rule.x, "y": rule.y, "tooltip": rule.label}
-        mark = {"type": "rule", "color": rule.colour, "strokeWidth": 1.5, "strokeDash": DASHES[rule.dash]}
-        layers.append({"data": {"values": [row]}, **_layer(mark, {**place, "tooltip": TOOLTIP})})
+        place = {"x": _q("x", title=x_title)} if rule.x is not None else {"y": _q("y", title=y_title)}
+        row = _row(x=rule.x, y=rule.y, tooltip=rule.label)
+        look = {"color": _fixed(rule.colour), "strokeDash": _fixed(DASHES[rule.dash]), "size": _fixed(1.5)}
+        layers.append(_layer("rule", [row], **place, **look, tooltip=TOOLTIP))
     return _chart(rows, layers, description, size, title)
 
 
@@ -188,7 +113,7 @@ def _line_rows(line: Series, x_title: str, fractions: bool) -> list[Spec]:
         low, high = (mean - std, mean + std) if mean is not None and std else (None, None)
         at = x if isinstance(x, str) else f"{x:g}"
         tooltip = f"{line.label}, {x_title} {at}: {tell(mean)}" + (f" ± {tell(std)}" if std else "")
-        rows.append({"series": line.label, "x": x, "y": mean, "low": low, "high": high, "tooltip": tooltip})
+        rows.append(_row(series=line.label, x=x, y=mean, low=low, high=high, tooltip=tooltip))
     return rows
 
 
@@ -220,17 +145,18 @@ def bar_chart(
         tooltip = f"{bar.label}, {bar.kind}: {tell(mean)}"
         tooltip += f" of {tell(bar.bound)} with true class means" if bar.bound is not None else ""
         end = max((value for value in (mean, high, bar.bound) if value is not None), default=0.0)
+        words = {"text": tell(mean), "tooltip": tooltip}
         rows.append(
-            {
-                **{
-                    "label": bar.label,
-                    "kind": bar.kind,
-                    "value": mean,
-                    "bound": bar.bound,
-                    "text": tell(mean),
-                },
-                **{"low": low, "high": high, "end": end, "tooltip": tooltip},
-            }
+            _row(
+                label=bar.label,
+                kind=bar.kind,
+                value=mean,
+                bound=bar.bound,
+                low=low,
+                high=high,
+                end=end,
+                **words,
+            )
         )
     kinds = list(colours)
     scale: Spec = {"domain": [0, 1]} if fractions else {"zero": True}
@@ -242,19 +168,17 @@ def bar_chart(
     }
     colour = {
         **_n("kind"),
+        "title": None,
         "scale": {"domain": kinds, "range": list(colours.values())},
         "legend": {"orient": "bottom"} if legend else None,
     }
-    layers = [_layer({"type": "bar", "cornerRadiusEnd": 2}, {**place, "x": x, "color": colour})]
+    layers = [_layer({"type": "bar", "cornerRadiusEnd": 2}, **place, x=x, color=colour)]
     if any(row["low"] is not None for row in rows):
-        error = {**place, "x": {**x, "field": "low"}, "x2": {"field": "high"}}
-        layers.append(_layer({"type": "rule", "color": INK}, error))
+        layers.append(_layer("rule", **place, x={**x, "field": "low"}, x2={"field": "high"}))
     if any(bar.bound is not None for bar in bars):
-        layers.append(
-            _layer({"type": "tick", "color": INK, "thickness": 2}, {**place, "x": {**x, "field": "bound"}})
-        )
-    text = {"type": "text", "align": "left", "dx": 6, "color": "var(--soft)", "fontSize": 11.5}
-    layers.append(_layer(text, {**place, "x": {**x, "field": "end"}, "text": {"field": "text"}}))
+        layers.append(_layer({"type": "tick", "thickness": 2}, **place, x={**x, "field": "bound"}))
+    text = {"type": "text", "align": "left", "dx": 6, "fontSize": 11.5}
+    layers.append(_layer(text, **place, x={**x, "field": "end"}, text={"field": "text"}))
     groups = len({bar.label for bar in bars})
     return _chart(rows, layers, description, (440, groups * (22 * len(kinds) + 14)))
 
@@ -275,38 +199,26 @@ def heat_map(
 ) -> Chart:
     """Fractions `cells[y][x]` in percent, darker for more; rows may be shorter than `xs` (a triangle)."""
     low, high = limits if limits[1] > limits[0] else (limits[0], limits[0] + 0.01)
-    rows = [
-        {
-            **{"x": str(xs[j]), "y": str(ys[i]), "value": value, "text": f"{100 * value:.{digits}f}"},
-            "tooltip": tooltips[i, j]
-            if tooltips
-            else f"{y_title} {ys[i]}, {x_title} {xs[j]}: {percent(value)}",
-        }
-        for i, line in enumerate(cells)
-        for j, cell in enumerate(line)
-        if (value := _finite(cell)) is not None
-    ]
+    rows = []
+    for i, line in enumerate(cells):
+        for j, cell in enumerate(line):
+            if (value := _finite(cell)) is not None:
+                usual = f"{y_title} {ys[i]}, {x_title} {xs[j]}: {percent(value)}"
+                text = {"text": f"{100 * value:.{digits}f}", "tooltip": tooltips[i, j] if tooltips else usual}
+                rows.append(_row(x=str(xs[j]), y=str(ys[i]), value=value, **text))
     axis = {"labelAngle": 0, "labelOverlap": True, "grid": False}
     place: Spec = {
         "x": {**_o("x"), "title": x_title, "scale": {"domain": list(map(str, xs))}, "axis": axis},
         "y": {**_o("y"), "title": y_title, "scale": {"domain": list(map(str, ys))}, "axis": axis},
         "tooltip": TOOLTIP,
     }
-    square = {
-        "type": "rect",
-        "fill": "var(--heat)",
-        "cornerRadius": 3,
-        "stroke": "var(--page)",
-        "strokeWidth": 2,
-    }
     opacity = _q("value", scale={"domain": [low, high], "range": [0.05, 1], "clamp": True}, legend=None)
-    layers = [_layer(square, {**place, "fillOpacity": opacity})]
+    square = {"type": "rect", "fill": "var(--heat)", "cornerRadius": 3, "stroke": "var(--page)"}
+    layers = [_layer(square | {"strokeWidth": 2}, **place, fillOpacity=opacity)]
     if side / max(len(xs), 1) >= 20:
         dark = f"datum.value > {low + 0.6 * (high - low)}"
         ink = {"condition": {"test": dark, "value": "var(--heat-ink)"}, "value": INK}
-        layers.append(
-            _layer({"type": "text", "fontSize": 11}, {**place, "text": {"field": "text"}, "color": ink})
-        )
+        layers.append(_layer({"type": "text", "fontSize": 11}, **place, text={"field": "text"}, color=ink))
     height = max(round(side * len(ys) / max(len(xs), 1)), 60)
     return _chart(rows, layers, description, (side, height), title)
 
@@ -316,10 +228,13 @@ def dumbbell_chart(
 ) -> Chart:
     """For each task and kind of class, an open dot (stored) and a filled dot (adapted), joined."""
     rows = [
-        {
-            **{"task": task, "kind": kind, "stored": distance.stored, "adapted": distance.adapted},
-            "tooltip": f"task {task}, {kind}: {distance.stored:.2f} stored, {distance.adapted:.2f} adapted",
-        }
+        _row(
+            task=task,
+            kind=kind,
+            stored=distance.stored,
+            adapted=distance.adapted,
+            tooltip=f"task {task}, {kind}: {distance.stored:.2f} stored, {distance.adapted:.2f} adapted",
+        )
         for kind, each in pairs.items()
         for task, distance in zip(tasks, each)
         if distance is not None
@@ -332,10 +247,11 @@ def dumbbell_chart(
         "tooltip": TOOLTIP,
     }
     stored = _q("stored", title="distance to the true means", axis={"tickCount": 5})
+    open_dot = {"type": "point", "filled": False, "fill": "var(--page)", "size": 70}
     layers = [
-        _layer({"type": "rule", "strokeWidth": 2}, {**place, "y": stored, "y2": {"field": "adapted"}}),
-        _layer({"type": "point", "size": 70, "fill": "var(--page)", "opacity": 1}, {**place, "y": stored}),
-        _layer({"type": "point", "size": 80, "filled": True, "opacity": 1}, {**place, "y": _q("adapted")}),
+        _layer({"type": "rule", "strokeWidth": 2}, **place, y=stored, y2={"field": "adapted"}),
+        _layer(open_dot, **place, y=stored),
+        _layer("point", **place, y=_q("adapted"), size=_fixed(80)),
     ]
     return _chart(rows, layers, description, (290, 190))
 
@@ -351,35 +267,27 @@ class ScatterPoint:
 
 def scatter_chart(points: Sequence[ScatterPoint], *, description: str, x_title: str, y_title: str) -> Chart:
     """Fractions against fractions, with error bars of one standard deviation."""
-    rows = [
-        {
-            **{
-                "label": p.label,
-                "x": p.x.mean,
-                "x0": p.x.mean - (p.x.std or 0),
-                "x1": p.x.mean + (p.x.std or 0),
-            },
-            **{"y": p.y.mean, "y0": p.y.mean - (p.y.std or 0), "y1": p.y.mean + (p.y.std or 0)},
-            "tooltip": f"{p.label}: {x_title} {percent(p.x.mean)}, {y_title} {percent(p.y.mean)}",
+    rows = []
+    for p in points:
+        x_std, y_std = p.x.std or 0.0, p.y.std or 0.0
+        tooltip = f"{p.label}: {x_title} {percent(p.x.mean)}, {y_title} {percent(p.y.mean)}"
+        ends = {
+            "x0": p.x.mean - x_std,
+            "x1": p.x.mean + x_std,
+            "y0": p.y.mean - y_std,
+            "y1": p.y.mean + y_std,
         }
-        for p in points
-    ]
+        rows.append(_row(label=p.label, x=p.x.mean, y=p.y.mean, tooltip=tooltip, **ends))
     styles = [(p.label, Style.number(i)) for i, p in enumerate(points)]
     colour, _, shape = _styles(styles, "label", legend=True)
     scale = {"zero": False, "padding": 12}
     x = _q("x", title=x_title, axis=_number_axis(True), scale=scale)
     y = _q("y", title=y_title, axis=_number_axis(True), scale=scale)
-    rule: Spec = {"type": "rule"}
     layers: list[Spec] = []
     if any(p.x.std or p.y.std for p in points):
-        layers.append(
-            _layer(rule, {"x": {**x, "field": "x0"}, "x2": {"field": "x1"}, "y": y, "color": colour})
-        )
-        layers.append(
-            _layer(rule, {"x": x, "y": {**y, "field": "y0"}, "y2": {"field": "y1"}, "color": colour})
-        )
-    point = {"type": "point", "filled": True, "size": 90, "opacity": 1}
-    layers.append(_layer(point, {"x": x, "y": y, "color": colour, "shape": shape, "tooltip": TOOLTIP}))
+        layers.append(_layer("rule", x={**x, "field": "x0"}, x2={"field": "x1"}, y=y, color=colour))
+        layers.append(_layer("rule", x=x, y={**y, "field": "y0"}, y2={"field": "y1"}, color=colour))
+    layers.append(_layer("point", x=x, y=y, color=colour, shape=shape, tooltip=TOOLTIP, size=_fixed(90)))
     return _chart(rows, layers, description, (380, 280))
 
 
@@ -394,74 +302,66 @@ def map_chart(
     """
     classes = {t: sorted({p[4] for p in drawn.points if p[2] == t}) for t in {p[2] for p in drawn.points}}
     images = [
-        {
-            **{"x": x, "y": y, "shape": "cross" if by_class and task else "circle"},
-            "colour": f"var(--s{(classes[task].index(class_) if by_class else task) % 8})",
-        }
+        _row(
+            x=x,
+            y=y,
+            shape="cross" if by_class and task else "circle",
+            colour=series_colour(classes[task].index(class_) if by_class else task),
+        )
         for x, y, task, _, class_ in drawn.points
         if math.isfinite(x) and math.isfinite(y)
     ]
     places = [place for c in drawn.centroids for place in (c.stored, c.adapted, c.true) if place]
     x, y, pixel = _equal_axes([*places, *((p[0], p[1]) for p in drawn.points)], side)
-    centroids = []
-    for c in drawn.centroids:
-        stored, true = c.stored or c.adapted, c.true or (None, None)
-        dx, dy = c.adapted[0] - stored[0], c.adapted[1] - stored[1]
-        far = math.hypot(dx, dy)
-        back = 7 * pixel / far if far else 0.0  # the arrow ends before the mark of the centroid
-        centroids.append(
-            {
-                **{
-                    "x": c.adapted[0],
-                    "y": c.adapted[1],
-                    "shape": "circle" if c.kind == "known" else "square",
-                },
-                **{
-                    "colour": INK if by_class else f"var(--s{c.task % 8})",
-                    "true_x": true[0],
-                    "true_y": true[1],
-                },
-                **{"stored_x": stored[0], "stored_y": stored[1], "angle": math.degrees(math.atan2(dx, dy))},
-                **{
-                    "tip_x": c.adapted[0] - dx * back,
-                    "tip_y": c.adapted[1] - dy * back,
-                    "moved": far > 9 * pixel,
-                },
-                "tooltip": f"{c.name} ({c.kind}, task {c.task + 1})",
-            }
-        )
-    size = min(1.0, max(0.4, 60 / max(len(centroids), 1)))  # smaller marks for many categories
+    rows = [_centroid_row(c, pixel, INK if by_class else series_colour(c.task)) for c in drawn.centroids]
+    size = min(1.0, max(0.4, 60 / max(len(rows), 1)))  # smaller marks for many categories
     colour, shape = ({**_n(name), "scale": None, "legend": None} for name in ("colour", "shape"))
-    image = {"type": "point", "filled": True, "size": 14, "opacity": 0.35, "aria": False}
-    here = {"x": x, "y": y, "color": colour, "shape": shape}
-    layers: list[Spec] = [{"data": {"values": images}, **_layer(image, here)}]
-    true_x, true_y = {**x, "field": "true_x"}, {**y, "field": "true_y"}
-    stored_x, stored_y = {**x, "field": "stored_x"}, {**y, "field": "stored_y"}
-    tip_x, tip_y = {**x, "field": "tip_x"}, {**y, "field": "tip_y"}
+
+    def at(name: str) -> Spec:
+        return {"x": {**x, "field": f"{name}_x"}, "y": {**y, "field": f"{name}_y"}}
+
+    def to(name: str) -> Spec:
+        return {"x2": {"field": f"{name}_x"}, "y2": {"field": f"{name}_y"}}
+
     moved = {"transform": [{"filter": "datum.moved"}]}
-    tether = {"x": x, "y": y, "x2": {"field": "true_x"}, "y2": {"field": "true_y"}, "color": colour}
-    shaft = {"x": stored_x, "y": stored_y, "x2": {"field": "tip_x"}, "y2": {"field": "tip_y"}}
-    ring = {"x": true_x, "y": true_y, "color": colour, "tooltip": TOOLTIP}
+    image = {"type": "point", "filled": True, "size": 14, "opacity": 0.35, "aria": False}
+    tether = {"type": "rule", "strokeDash": [2, 2], "opacity": 0.6}
+    ring = {"type": "point", "filled": False, "size": 140 * size, "strokeWidth": 1.75}
     dot = {"type": "point", "filled": True, "size": 60 * size, "opacity": 1, "stroke": "var(--surface)"}
     tip = {
         "type": "point",
-        "shape": "triangle",
         "filled": True,
+        "shape": "triangle",
         "size": 40 * size,
         "color": INK,
         "opacity": 0.9,
     }
-    layers += [
-        _layer({"type": "rule", "strokeDash": [2, 2], "opacity": 0.6}, tether),
-        _layer({"type": "point", "size": 140 * size, "strokeWidth": 1.75}, ring),
-        {**_layer({"type": "rule", "color": INK, "opacity": 0.75}, shaft), **moved},
-        _layer(dot, {**here, "tooltip": TOOLTIP}),
-        {
-            **_layer(tip, {"x": tip_x, "y": tip_y, "angle": _q("angle", scale=None), "tooltip": TOOLTIP}),
-            **moved,
-        },
+    layers = [
+        _layer(image, images, x=x, y=y, color=colour, shape=shape),
+        _layer(tether, **at("adapted"), **to("true"), color=colour),
+        _layer(ring, **at("true"), color=colour, tooltip=TOOLTIP),
+        _layer({"type": "rule", "opacity": 0.75}, **at("stored"), **to("tip")) | moved,
+        _layer(dot, **at("adapted"), color=colour, shape=shape, tooltip=TOOLTIP),
+        _layer(tip, **at("tip"), angle=_q("angle", scale=None), tooltip=TOOLTIP) | moved,
     ]
-    return _chart(centroids, layers, description, (side, side), title)
+    return _chart(rows, layers, description, (side, side), title)
+
+
+def _centroid_row(centroid: MapCentroid, pixel: float, colour: str) -> Spec:
+    adapted, stored = centroid.adapted, centroid.stored or centroid.adapted
+    dx, dy = adapted[0] - stored[0], adapted[1] - stored[1]
+    far = math.hypot(dx, dy)
+    back = 7 * pixel / far if far else 0.0  # the arrow ends before the mark of the centroid
+    tip, true = (adapted[0] - dx * back, adapted[1] - dy * back), centroid.true or (None, None)
+    places = {"adapted": adapted, "stored": stored, "tip": tip, "true": true}
+    return _row(
+        **{f"{name}_{axis}": place[i] for name, place in places.items() for i, axis in enumerate("xy")},
+        angle=math.degrees(math.atan2(dx, dy)),
+        moved=far > 9 * pixel,
+        colour=colour,
+        shape="circle" if centroid.kind == "known" else "square",
+        tooltip=f"{centroid.name} ({centroid.kind}, task {centroid.task + 1})",
+    )
 
 
 def grid(panels: Sequence[Chart], columns: int, description: str, one_legend: bool = True) -> Chart:
@@ -469,42 +369,6 @@ def grid(panels: Sequence[Chart], columns: int, description: str, one_legend: bo
     resolve = dict.fromkeys(("color", "strokeDash", "shape"), "shared" if one_legend else "independent")
     spec: Spec = {"concat": [panel.spec for panel in panels], "columns": columns, "spacing": 28}
     return Chart(spec | {"resolve": {"scale": {**resolve, "fillOpacity": "independent"}}}, description)
-
-
-def save_figure(chart: Chart, path: Path) -> None:
-    """Write the chart to `path` with the endings .png (200 ppi), .svg and .pdf, in light colours."""
-    import vl_convert
-
-    text = json.dumps(chart.spec | {"config": {**CONFIG, "background": "white"}})
-    spec = re.sub(r"var\(--([a-z0-9-]+)\)", lambda match: LIGHT[match[1]], text)
-    svg = vl_convert.vegalite_to_svg(spec).encode()
-    files: dict[str, bytes] = {".png": vl_convert.vegalite_to_png(spec, ppi=200), ".svg": svg}
-    # The bytes of a PDF differ from one conversion to the next: it is kept where the chart is the same.
-    old, pdf = path.with_suffix(".svg"), path.with_suffix(".pdf")
-    if not (pdf.exists() and old.exists() and old.read_bytes() == svg):
-        files[".pdf"] = vl_convert.vegalite_to_pdf(spec)
-    for ending, content in files.items():
-        with atomic_write(path.with_suffix(ending)) as file:
-            file.write(content)
-
-
-@functools.cache
-def vega_script() -> str:
-    """JavaScript that draws charts in a page without network access, `window.vegaEmbed`.
-
-    Bundling takes seconds, so the script is kept in the cache folder for later processes.
-    """
-    import vl_convert
-
-    cache = Path(os.environ.get("XDG_CACHE_HOME", Path.home() / ".cache")) / "camp"
-    versions = f"{vl_convert.get_vega_version()}-{vl_convert.get_vega_embed_version()}"
-    path = cache / f"vega-{versions}.js"
-    if path.exists():
-        return path.read_text(encoding="utf-8")
-    script = str(vl_convert.javascript_bundle("window.vegaEmbed = vegaEmbed;"))
-    with contextlib.suppress(CampError):  # without a cache it is bundled each time
-        write_text(path, script)
-    return script
 
 
 TOOLTIP: Spec = {"field": "tooltip"}
@@ -521,8 +385,17 @@ def _chart(
     return Chart(spec | ({"title": title} if title else {}), description)
 
 
-def _layer(mark: Spec, encoding: Spec) -> Spec:
-    return {"mark": mark, "encoding": encoding}
+def _layer(mark: str | Spec, rows: Sequence[Spec] | None = None, **encoding: Any) -> Spec:
+    """A layer of one mark with its encodings, over the rows of the chart or its own."""
+    return {"mark": mark, "encoding": encoding} | ({"data": {"values": list(rows)}} if rows else {})
+
+
+def _row(**values: Any) -> Spec:
+    return values
+
+
+def _fixed(value: object) -> Spec:
+    return {"value": value}
 
 
 def _q(field: str, **options: Any) -> Spec:

@@ -9,15 +9,10 @@ from camp.bench.evaluation.class_groups import GROUPS, Group
 from camp.bench.evaluation.confusion import normalised_rows
 from camp.bench.evaluation.summary import mean
 from camp.bench.report.charts import (
-    FAINT,
-    INK,
-    KNOWN,
-    NOVEL,
     Bar,
     Chart,
     Rule,
     Series,
-    Style,
     bar_chart,
     dumbbell_chart,
     heat_map,
@@ -27,6 +22,7 @@ from camp.bench.report.charts import (
 from camp.bench.report.groups import RunGroup
 from camp.bench.report.numbers import percent, spread
 from camp.bench.report.run_tables import metric
+from camp.bench.report.theme import FAINT, INK, KNOWN, NOVEL, Style
 from camp.bench.results import StoredRun
 
 NOT_A_LOSS = {"task", "epoch", "seconds", "step", "steps", "lr"}

@@ -10,10 +10,11 @@ from markupsafe import Markup
 
 from camp.bench.evaluation.after_task import Protocol
 from camp.bench.evaluation.class_groups import GROUPS, Group
-from camp.bench.report import charts, figures, headline
-from camp.bench.report.charts import Chart, Style
+from camp.bench.report import figures, headline, theme
+from camp.bench.report.charts import Chart
 from camp.bench.report.groups import RunGroup, group_runs
 from camp.bench.report.numbers import Spread, percent
+from camp.bench.report.rendering import vega_script
 from camp.bench.report.run_tables import comparison, has_novel, metric
 from camp.bench.report.tables import LEFT, shown
 from camp.bench.results import CategoryResults, StoredRun
@@ -80,10 +81,10 @@ def render_template(name: str, **values: Any) -> str:
     return environment.get_template(name).render(
         css=Markup((TEMPLATES / "page.css").read_text(encoding="utf-8")),
         js=Markup((TEMPLATES / "page.js").read_text(encoding="utf-8")),
-        vega=Markup(charts.vega_script()),
-        chart_config=charts.CONFIG,
-        light=charts.LIGHT,
-        dark=charts.DARK,
+        vega=Markup(vega_script()),
+        chart_config=theme.CONFIG,
+        light=theme.LIGHT,
+        dark=theme.DARK,
         left=LEFT,
         **values,
     )
@@ -107,7 +108,7 @@ def render_page(runs: list[StoredRun], protocol: Protocol = "agnostic") -> str:
         "report.html",
         title=" and ".join(dict.fromkeys(run.results.dataset_title for run in runs)),
         lead=headline.lead(groups, names),
-        groups=list(zip(groups, names, [Style.number(i).colour for i in range(len(groups))])),
+        groups=list(zip(groups, names, [theme.series_colour(i) for i in range(len(groups))])),
         views=_views(groups, names),
         best=best,
         best_name=names[groups.index(best)],
@@ -119,7 +120,7 @@ def render_page(runs: list[StoredRun], protocol: Protocol = "agnostic") -> str:
         protocols=_protocols(groups, kinds),
         lines=[(kind, chart) for kind, chart in drawn if chart is not None],
         bars=figures.known_and_novel(groups, names),
-        task_colours=[f"var(--s{t % 8})" for t in range(max(len(run.results.tasks) for run in runs))],
+        task_colours=[theme.series_colour(t) for t in range(max(len(run.results.tasks) for run in runs))],
     )
 
 
@@ -158,7 +159,7 @@ def _views(groups: list[RunGroup], names: list[str]) -> list[RunView]:
                 RunView(
                     id=f"run{len(views)}",
                     name=f"{name}, seed {run.results.seed}" if several else name,
-                    colour=Style.number(g).colour,
+                    colour=theme.series_colour(g),
                     shown=first and g < SHOWN_AT_FIRST,
                     run=run,
                     matrix=figures.accuracy_matrix(run),

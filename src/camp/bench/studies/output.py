@@ -2,8 +2,8 @@
 
 from pathlib import Path
 
-from camp.bench.report.charts import save_figure
 from camp.bench.report.page import render_template
+from camp.bench.report.rendering import save_figure
 from camp.bench.report.tables import TableFormat, render
 from camp.bench.studies.figures import DRAWINGS
 from camp.bench.studies.figures.drawn import Drawn

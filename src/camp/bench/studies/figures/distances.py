@@ -1,15 +1,16 @@
 """Figures of distances between centroids and true means."""
 
 from camp.bench.evaluation.feature_map import Kind
-from camp.bench.report.charts import Bar, Series, Style, bar_chart, grid, line_chart
+from camp.bench.report.charts import Bar, Series, bar_chart, grid, line_chart
 from camp.bench.report.numbers import decimal
 from camp.bench.report.tables import Cell, Table
+from camp.bench.report.theme import KNOWN, NOVEL, Style
 from camp.bench.studies.figures.drawn import Drawn, name_of
 from camp.bench.studies.figures.lines import ENDS
 from camp.bench.studies.figures.rows import Row, wanted
 from camp.bench.studies.study import Study
 
-KINDS: tuple[tuple[Kind, str], ...] = (("known", "var(--known)"), ("novel", "var(--novel)"))
+KINDS: tuple[tuple[Kind, str], ...] = (("known", KNOWN), ("novel", NOVEL))
 TITLE = "distance to the true means"
 
 

@@ -4,19 +4,10 @@ from collections.abc import Callable
 
 from camp.bench.evaluation.class_groups import GROUPS, Group
 from camp.bench.evaluation.summary import mean
-from camp.bench.report.charts import (
-    INK,
-    Chart,
-    Rule,
-    ScatterPoint,
-    Series,
-    Style,
-    grid,
-    line_chart,
-    scatter_chart,
-)
+from camp.bench.report.charts import Chart, Rule, ScatterPoint, Series, grid, line_chart, scatter_chart
 from camp.bench.report.numbers import decimal
 from camp.bench.report.tables import Cell, Table
+from camp.bench.report.theme import INK, Style
 from camp.bench.results import StoredRun
 from camp.bench.studies.figures.drawn import Drawn, name_of
 from camp.bench.studies.figures.rows import End, Row, values_of, wanted
