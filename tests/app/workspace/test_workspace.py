@@ -281,7 +281,7 @@ def test_killed_once_the_step_counts(
 
 @pytest.mark.slow
 def test_killed_over_and_over(killer: Killer, here: Path, undisturbed: Path) -> None:
-    for point in ("training", "clustering", "thumbnails", "writing", "entering"):
+    for point in ("thumbnails", "writing", "entering"):
         killer.ask(point, here, FEBRUARY)
         assert killer.answer() == (signal.SIGKILL, None), point
     assert main(FEBRUARY) == 0

@@ -42,7 +42,7 @@ function sentence(report) {
   if (typeof report.confidence === "number") parts.push(`${percent(report.confidence)} sure on average`);
   if (report.repeated) parts.push(`${number(report.repeated)} there more than once`);
   if (report.unreadable) parts.push(`${number(Array.isArray(report.unreadable) ? report.unreadable.length : report.unreadable)} could not be read`);
-  const kinds = typeof report.n_new === "number" ? ` ${many(report.n_new, "new kind")}${report.new_given ? ", as you said." : ", as estimated."}` : "";
+  const kinds = typeof report.n_new === "number" ? ` ${many(report.n_new, "new kind")}${report.new_given ? ", as you asked for." : ", as estimated."}` : "";
   return `${parts.join(", ")}.${kinds}`;
 }
 
@@ -71,7 +71,7 @@ function drift(found) {
   if (!sorted[0].moved) return panel("How far old kinds moved", h("p", { class: "quiet" }, "Not at all: this batch was learned without training."));
   const most = Math.max(1, sorted[0].moved);
   const rest = sorted.length - DRIFTS;
-  return panel("How far old kinds moved", h("p", { class: "quiet" }, "As training moved the features; 1 is as far as pictures of a kind lie from its middle."),
+  return panel("How far old kinds moved", h("p", { class: "quiet" }, "As training moved the features; 1 is the average distance of the pictures of a kind from its centre."),
     h("ul", { class: "plain bars" }, sorted.slice(0, DRIFTS).map((one) => h("li", null, h("div", { class: "row" }, link(one.id, one.name), h("span", { class: "quiet" }, one.moved.toFixed(2))),
       h("div", { class: "meter" }, h("i", { class: one.moved > 1 ? "far" : "near", style: `width:${(100 * one.moved) / most}%` }))))),
     rest > 0 && h("p", { class: "quiet" }, `and ${many(rest, "other")} that moved less`));

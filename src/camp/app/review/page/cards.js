@@ -44,7 +44,7 @@ export function show(root) {
     pairs.replaceChildren(...alike());
     const wanted = filter.trim().toLowerCase();
     grid.replaceChildren(...ordered().filter((one) => one.title.toLowerCase().includes(wanted)).map(card));
-    if (!grid.children.length) grid.append(h("p", { class: "quiet" }, store.data.categories.length ? "No category is called so." : "There is no category left; undo brings them back."));
+    if (!grid.children.length) grid.append(h("p", { class: "quiet" }, store.data.categories.length ? "No category has this name." : "There is no category left; undo brings them back."));
     if (within && focused !== null) focus(focused);
   }
 

@@ -7,7 +7,7 @@ const SHOWN = 60;
 
 /**
  * Ask for a category. Resolves to {id}, to {name} for a new category (name may be null), or to null.
- * `near` are ids to offer first, `without` one that can not be chosen.
+ * `near` are ids to offer first, `without` one that cannot be chosen.
  */
 export function choose(label, { near = [], without = null, offerNew = false } = {}) {
   return new Promise((resolve) => {
@@ -30,7 +30,7 @@ export function choose(label, { near = [], without = null, offerNew = false } = 
       if (offerNew && !taken) options[text ? "push" : "unshift"]({ id: null, name: text || null });
       at = 0;
       list.replaceChildren(...options.map(line));
-      if (!options.length) list.append(h("li", { class: "quiet" }, "No category is called so."));
+      if (!options.length) list.append(h("li", { class: "quiet" }, "No category has this name."));
       mark();
     }
 

@@ -15,7 +15,7 @@ const tell = (what) => watchers.forEach((watcher) => watcher(what));
 
 async function answered(response) {
   if (response.ok) return response;
-  let error = response.status === 403 ? "This page is no longer let in; open the address that camp review printed." : "";
+  let error = response.status === 403 ? "Access was refused; open the address that camp review printed." : "";
   try {
     error = (await response.json()).error ?? error;
   } catch { /* not ours: the status says it */ }

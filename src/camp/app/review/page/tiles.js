@@ -4,7 +4,7 @@ import { baseName, h, percent, thumbnail } from "./dom.js";
 import { complain, select, store, toggle } from "./store.js";
 import { hideTip, showTip } from "./tip.js";
 
-const WHO = { label: "its label says so", person: "a person said so", found: "found by its looks" };
+const WHO = { label: "its label says so", person: "a person said so", found: "found by similarity" };
 
 /** What is known about a picture, for the tip beside it. */
 export function about(picture) {
@@ -55,7 +55,7 @@ export function tiles(load) {
     if (mine === turn && pictures.length < total && end.getBoundingClientRect().top < innerHeight + 800) more();
   }
 
-  /** Begin anew. What is shown stays until the answer comes, but can not be chosen any more. */
+  /** Load again. What is shown stays until the answer comes, but cannot be chosen any more. */
   async function reload() {
     const here = grid.contains(document.activeElement) ? index() : -1;
     turn += 1;
