@@ -30,7 +30,9 @@ def test_a_log_gets_a_line_while_the_work_is_busy(monkeypatch: pytest.MonkeyPatc
     assert re.fullmatch(r"Trunk  25 %, \d+ s left, 1\.0 GB", lines[-1])
 
 
-def test_a_terminal_shows_all_bars_and_keeps_notes(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_terminal_shows_all_bars_and_keeps_notes(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
     terminal = Terminal()
     monkeypatch.setattr(sys, "stderr", terminal)
     monkeypatch.setenv("TERM", "xterm")
@@ -39,6 +41,7 @@ def test_a_terminal_shows_all_bars_and_keeps_notes(monkeypatch: pytest.MonkeyPat
         inner.total = 20  # known only later, as in a download
         inner.done = 5
         Progress().note("A sentence that stays.")
+        print("a result")
         time.sleep(0.5)
     shown = terminal.getvalue()
     assert "Task 1" in shown
@@ -46,6 +49,7 @@ def test_a_terminal_shows_all_bars_and_keeps_notes(monkeypatch: pytest.MonkeyPat
     assert "Epochs" in shown
     assert " 25 %" in shown
     assert "A sentence that stays." in shown
+    assert capsys.readouterr().out == "a result\n"
     assert progress._live_display._live is None
 
 

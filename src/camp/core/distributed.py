@@ -272,10 +272,6 @@ def synchronized_errors() -> Iterator[None]:
 def _gather_texts(text: str) -> list[str]:
     """Return the `text` of each process, in all of them."""
     data = text.encode()
-    lengths = [torch.zeros(1, dtype=torch.long) for _ in range(world_size())]
-    with _exchange_errors():
-        dist.all_gather(lengths, torch.tensor([len(data)]))
-        most = max(int(length) for length in lengths)
-        buffers = [torch.zeros(most, dtype=torch.uint8) for _ in lengths]
-        dist.all_gather(buffers, _bytes(data, most))
-    return [data.numpy().tobytes()[: int(n)].decode() for data, n in zip(buffers, lengths)]
+    lengths = _gather(torch.tensor([len(data)]), world_size())
+    buffers = _gather(_bytes(data, int(lengths.max()))[None], world_size())
+    return [buffer.numpy().tobytes()[:n].decode() for buffer, n in zip(buffers, lengths.tolist())]

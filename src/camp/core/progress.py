@@ -133,7 +133,13 @@ class _LiveDisplay:
         with self._lock:
             self._bars = [*self._bars, bar]
             if self._live is None:
-                self._live = Live(console=Console(stderr=True), get_renderable=self._table, transient=True)
+                # Redirected output would go to stderr: standard output must stay where it is.
+                self._live = Live(
+                    console=Console(stderr=True),
+                    get_renderable=self._table,
+                    transient=True,
+                    redirect_stdout=False,
+                )
                 self._live.start()
         try:
             yield

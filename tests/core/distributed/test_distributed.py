@@ -92,6 +92,7 @@ def test_a_single_process_exchanges_nothing() -> None:
     assert distributed.map_sharded(3, lambda rows: rows * 2).tolist() == [0, 2, 4]
 
 
+@pytest.mark.slow
 def test_collective_operations(outputs: list[dict[str, Any]]) -> None:
     assert [row for out in outputs for row in out["rows"]] == list(range(7))
     for out in outputs:
@@ -105,6 +106,7 @@ def test_collective_operations(outputs: list[dict[str, Any]]) -> None:
         assert out["bytes"] == ["AAA", ""]
 
 
+@pytest.mark.slow
 def test_batch_norm_has_the_statistics_of_all_processes(outputs: list[dict[str, Any]]) -> None:
     draw = torch.Generator().manual_seed(0)
     x = torch.randn(5, 3, 4, 4, generator=draw, dtype=torch.float64) * 3 + 100
@@ -130,10 +132,12 @@ def test_batch_norm_of_a_single_process_is_torchs() -> None:
     assert torch.equal(ours.running_var, torchs.running_var)
 
 
+@pytest.mark.slow
 def test_an_error_of_one_process_is_raised_in_all(outputs: list[dict[str, Any]]) -> None:
     assert [out["error"] for out in outputs] == ["ReportedError In process 1: No images here."] * 3
 
 
+@pytest.mark.slow
 def test_a_lost_process_is_reported_in_one_sentence(printed: list[list[str]]) -> None:
     for lines in printed[:2]:
         assert lines[1].startswith("LostProcessError Another of the 3 processes of this run has ended")

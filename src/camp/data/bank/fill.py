@@ -50,16 +50,10 @@ def fill(
     progress: Progress,
     make_blocks: Callable[[dict[str, bytes], list[str]], Iterable[Block]] | None = None,
 ) -> FillResult:
-    """Compute and store the views of images that `bank` does not hold yet.
+    """Compute and store the views of the images `keys` that `bank` does not hold yet.
 
-    Args:
-        bank: The bank to fill; only one process at a time writes to it.
-        encoder: Backbone whose trunk is run.
-        reader: Source of the images.
-        keys: Keys of the images.
-        with_augmented: Keys of the images that need augmented views (training images).
-        progress: Progress output.
-        make_blocks: Computes blocks elsewhere, given the digests and the missing keys.
+    Images in `with_augmented` (training images) need augmented views, the others a clean one.
+    `make_blocks` computes blocks elsewhere, given the digests and the missing keys.
     """
     digests, bad = _compute_digests(reader, keys, progress)
     readable = [key for key in keys if key in digests]

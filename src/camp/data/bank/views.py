@@ -18,13 +18,7 @@ _TRUNK_BATCH = 64
 
 
 class BankViews:
-    """Views of images by their rows in a bank, without names and labels.
-
-    Args:
-        bank: The view bank.
-        digests: Digest of each of the n images.
-        device: Device of the batches.
-    """
+    """Views of the images with these digests in a bank, without names and labels."""
 
     def __init__(self, bank: Bank, digests: Sequence[bytes], device: torch.device) -> None:
         self._bank = bank
@@ -94,14 +88,9 @@ class ViewRenderer:
 
     @torch.no_grad()
     def render(self, stored: Batch, seeds: Tensor | None) -> Batch:
-        """Compute views of B stored images.
+        """Compute the views of stored "pixels" (B, R, R, 3) uint8 or "vector" (B, D), view-major.
 
-        Args:
-            stored: "pixels" (B, R, R, 3) uint8 or "vector" (B, D).
-            seeds: Seeds (count, B) of the augmented views; None for the clean view.
-
-        Returns:
-            The fields of count * B views, view-major.
+        There is one augmented view for each of the `seeds` (count, B), or without them a clean view.
         """
         if "vector" in stored:
             x = stored["vector"]

@@ -30,16 +30,9 @@ def fit_adapter(
     progress: Progress | None = None,
     views: int = 1,
 ) -> Adapter:
-    """Fit psi to the features of the same views under the old and the new model.
+    """Fit psi to the features (n, D) of the same views under the `old` and the `new` model.
 
-    Args:
-        name: Name of the adapter.
-        old: Features (n, D) of the old model.
-        new: Features (n, D) of the new model.
-        settings: Settings of the adapter.
-        generator: Source of random numbers.
-        progress: Progress output; None for none.
-        views: Number of views per image; an SGD epoch takes one view per image.
+    `views` is the number of views per image; an SGD epoch takes one of them.
     """
     if old.shape != new.shape or old.dim() != 2:
         raise ValueError(f"pairs of features are (n, D) each, not {tuple(old.shape)} and {tuple(new.shape)}")

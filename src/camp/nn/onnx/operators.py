@@ -14,13 +14,7 @@ from camp.nn.onnx.graph import FUSED, Graph
 def inline_model(graph: Graph, model: bytes, inputs: Mapping[str, str]) -> dict[str, str]:
     """Add a serialized model to `graph`, with onnxruntime's fused operators replaced by standard ones.
 
-    Args:
-        graph: The graph to extend.
-        model: Serialized ONNX model.
-        inputs: Values of `graph` by input name of the model.
-
-    Returns:
-        Values of `graph` by output name of the model.
+    `inputs` are values of `graph` by input name of the model; returns values by its output names.
     """
     other = onnx.load_from_string(model).graph
     values = dict(inputs)
