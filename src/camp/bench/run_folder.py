@@ -59,51 +59,19 @@ class RunConfig:
         )
 
 
-@dataclass(frozen=True)
 class RunFolder:
-    """A folder that holds a run, or will hold one."""
+    """A folder that holds a run, or will hold one; see the module for its files."""
 
-    path: Path
-
-    @property
-    def config(self) -> Path:
-        """Settings, command and provenance."""
-        return self.path / "config.json"
-
-    @property
-    def split(self) -> Path:
-        """The images of each task."""
-        return self.path / "split.json"
-
-    @property
-    def metrics(self) -> Path:
-        """Losses and time of each epoch."""
-        return self.path / "metrics.jsonl"
-
-    @property
-    def checkpoint(self) -> Path:
-        """Folder of the state to continue from."""
-        return self.path / "checkpoint"
-
-    @property
-    def results(self) -> Path:
-        """Everything measured so far."""
-        return self.path / "results.json"
-
-    @property
-    def predictions(self) -> Path:
-        """Predictions for all test images seen so far."""
-        return self.path / "predictions.csv"
-
-    @property
-    def skipped(self) -> Path:
-        """Unreadable images."""
-        return self.path / "skipped.csv"
-
-    @property
-    def page(self) -> Path:
-        """The HTML page."""
-        return self.path / "report.html"
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        self.config = path / "config.json"
+        self.split = path / "split.json"
+        self.metrics = path / "metrics.jsonl"
+        self.checkpoint = path / "checkpoint"
+        self.results = path / "results.json"
+        self.predictions = path / "predictions.csv"
+        self.skipped = path / "skipped.csv"
+        self.page = path / "report.html"
 
     # How far the run has come.
 
