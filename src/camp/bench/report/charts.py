@@ -145,19 +145,8 @@ def bar_chart(
         tooltip = f"{bar.label}, {bar.kind}: {tell(mean)}"
         tooltip += f" of {tell(bar.bound)} with true class means" if bar.bound is not None else ""
         end = max((value for value in (mean, high, bar.bound) if value is not None), default=0.0)
-        words = {"text": tell(mean), "tooltip": tooltip}
-        rows.append(
-            _row(
-                label=bar.label,
-                kind=bar.kind,
-                value=mean,
-                bound=bar.bound,
-                low=low,
-                high=high,
-                end=end,
-                **words,
-            )
-        )
+        places = {"value": mean, "bound": bar.bound, "low": low, "high": high, "end": end}
+        rows.append(_row(label=bar.label, kind=bar.kind, text=tell(mean), tooltip=tooltip, **places))
     kinds = list(colours)
     scale: Spec = {"domain": [0, 1]} if fractions else {"zero": True}
     x = _q("value", title=x_title, scale=scale, axis=_number_axis(fractions))

@@ -8,55 +8,35 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-LIGHT = {
-    "page": "#fbfbf9",
-    "surface": "#ffffff",
-    "ink": "#14140f",
-    "soft": "#55544d",
-    "faint": "#76756c",
-    "rule": "#e4e3dc",
-    "grid": "#ecebe5",
-    "track": "#f1f0ea",
-    "heat": "#1c5cab",
-    "heat-ink": "#ffffff",
-    "known": "#2a78d6",
-    "novel": "#e2622b",
-    "note": "#fdf3dc",
-    "note-ink": "#6a4a00",
+_COLOURS = {
+    "page": ("#fbfbf9", "#131312"),
+    "surface": ("#ffffff", "#1b1b19"),
+    "ink": ("#14140f", "#f3f2ec"),
+    "soft": ("#55544d", "#b9b7ac"),
+    "faint": ("#76756c", "#8a887e"),
+    "rule": ("#e4e3dc", "#31302c"),
+    "grid": ("#ecebe5", "#2a2926"),
+    "track": ("#f1f0ea", "#262522"),
+    "heat": ("#1c5cab", "#2a70c8"),
+    "heat-ink": ("#ffffff", "#ffffff"),
+    "known": ("#2a78d6", "#5598e7"),
+    "novel": ("#e2622b", "#f07f4c"),
+    "note": ("#fdf3dc", "#322a16"),
+    "note-ink": ("#6a4a00", "#f0d493"),
 }
-DARK = {
-    "page": "#131312",
-    "surface": "#1b1b19",
-    "ink": "#f3f2ec",
-    "soft": "#b9b7ac",
-    "faint": "#8a887e",
-    "rule": "#31302c",
-    "grid": "#2a2926",
-    "track": "#262522",
-    "heat": "#2a70c8",
-    "heat-ink": "#ffffff",
-    "known": "#5598e7",
-    "novel": "#f07f4c",
-    "note": "#322a16",
-    "note-ink": "#f0d493",
-}
-_SERIES = ["#4a3aa7", "#12966a", "#d6578a", "#c98500", "#2a78d6", "#e34948", "#5d6b1e", "#eb6834"]
-_SERIES_DARK = ["#9c91ee", "#2fb587", "#e07aa4", "#d79a1e", "#5598e7", "#e66767", "#a3b356", "#e6743f"]
-LIGHT |= {f"s{i}": colour for i, colour in enumerate(_SERIES)}
-DARK |= {f"s{i}": colour for i, colour in enumerate(_SERIES_DARK)}
+_SERIES = list(
+    zip(
+        ["#4a3aa7", "#12966a", "#d6578a", "#c98500", "#2a78d6", "#e34948", "#5d6b1e", "#eb6834"],
+        ["#9c91ee", "#2fb587", "#e07aa4", "#d79a1e", "#5598e7", "#e66767", "#a3b356", "#e6743f"],
+    )
+)
+_COLOURS |= {f"s{i}": pair for i, pair in enumerate(_SERIES)}
+LIGHT = {name: light for name, (light, _) in _COLOURS.items()}
+DARK = {name: dark for name, (_, dark) in _COLOURS.items()}
 
 KNOWN, NOVEL, INK, FAINT = "var(--known)", "var(--novel)", "var(--ink)", "var(--faint)"
 DASHES = ([1, 0], [6, 3], [2, 3], [8, 3, 2, 3])
-SHAPES = [
-    "circle",
-    "square",
-    "diamond",
-    "triangle-up",
-    "triangle-down",
-    "cross",
-    "triangle-left",
-    "triangle-right",
-]
+SHAPES = ("circle", "square", "diamond", "triangle-up", "triangle-down", "cross", "triangle-left", "triangle-right")  # fmt: skip
 
 CONFIG: Mapping[str, Any] = {
     "background": "transparent",

@@ -77,21 +77,10 @@ def alpha(study: Study, rows: list[Row]) -> Drawn:
             values = [row.distance(end) for row in own]
             distance.append(Series(f"{name_of(distiller)}, {end}", dashed, xs, values))
     x_title = "alpha, weight of distillation"
-    left = line_chart(
-        accuracy,
-        description="",
-        x_title=x_title,
-        y_title="accuracy, all classes",
-        from_zero=False,
-        legend=True,
-    )
+    left = _panel(accuracy, x_title, [], "accuracy, all classes")
+    title = "distance to the true means"
     right = line_chart(
-        distance,
-        description="",
-        x_title=x_title,
-        y_title="distance to the true means",
-        fractions=False,
-        legend=True,
+        distance, description=title, x_title=x_title, title=title, fractions=False, legend=True
     )
     cells: list[tuple[Cell, ...]] = [
         (
