@@ -20,7 +20,7 @@ from small_knowledge import enter, knowledge, learned, state
 from camp.app.workspace import step_files, thumbnails
 from camp.app.workspace.events import Named
 from camp.app.workspace.step_files import new_step
-from camp.app.workspace.storage import WorkspaceSettings
+from camp.app.workspace.storage import MemoryStorage, WorkspaceSettings
 from camp.app.workspace.workspace import Workspace
 from camp.cli import main
 from camp.core import progress as progress_module
@@ -128,6 +128,8 @@ def test_a_workspace_keeps_what_it_was_begun_with(tmp_path: Path) -> None:
     assert not begun.learned()
     with pytest.raises(CampError, match=r"W has learned nothing yet; `camp learn .*W PICTURES` starts it\."):
         begun.knowledge()
+    with pytest.raises(CampError, match=r"W has learned nothing yet"):
+        Workspace(MemoryStorage.load(tmp_path / "deep" / "W")).knowledge()
 
 
 def test_an_empty_folder_may_become_a_workspace(tmp_path: Path) -> None:

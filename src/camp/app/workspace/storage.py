@@ -275,7 +275,7 @@ class MemoryStorage(Storage):
         if steps:
             last = steps[-1]
             memory._last = Step(folder.knowledge(last), folder.tip(last), memory._reports[last])
-        memory.folder, memory._saved = folder.path, len(memory._events)
+        memory.name, memory.folder, memory._saved = folder.name, folder.path, len(memory._events)
         return memory
 
     def save(self, path: Path) -> None:
