@@ -17,6 +17,7 @@ TEXT = (ROOT / "docs" / "adding-a-method.md").read_text(encoding="utf-8")
 FILE, LINE = re.findall(r"```python\n(.*?)```", TEXT, flags=re.DOTALL)
 
 
+@pytest.mark.slow
 def test_the_method_of_the_page_runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     path = tmp_path / "center.py"
     path.write_text(FILE, encoding="utf-8")
