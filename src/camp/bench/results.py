@@ -11,8 +11,7 @@ from typing import Any, Literal, Self
 from pydantic import AliasChoices, Field, ValidationError, model_validator
 
 from camp.bench.evaluation.accuracy import AccuracyRow
-from camp.bench.evaluation.after_task import Protocol
-from camp.bench.evaluation.class_groups import GROUPS, Record
+from camp.bench.evaluation.class_groups import GROUPS, Protocol, Record
 from camp.bench.evaluation.confusion import TaskConfusion
 from camp.bench.evaluation.drift import DriftMeasurement
 from camp.bench.evaluation.feature_map import FeatureMap, Kind

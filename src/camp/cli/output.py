@@ -5,7 +5,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from camp.bench.evaluation.after_task import Protocol
+    from camp.bench.evaluation.class_groups import Protocol
 
 
 def show_runs(

@@ -5,7 +5,7 @@ from typing import Annotated, Literal
 
 import tyro
 
-from camp.bench.evaluation.after_task import Protocol
+from camp.bench.evaluation.class_groups import Protocol
 from camp.cli.output import show_runs
 from camp.core.errors import CampError
 

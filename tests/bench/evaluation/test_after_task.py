@@ -9,7 +9,8 @@ import torch
 from torch import Tensor
 
 from camp.bench.evaluation.accuracy import AccuracyRow
-from camp.bench.evaluation.after_task import PROTOCOLS, Evaluator, TaskMeasurement
+from camp.bench.evaluation.after_task import Evaluator, TaskMeasurement
+from camp.bench.evaluation.class_groups import PROTOCOLS
 from camp.bench.evaluation.matching import NO_CLASS
 from camp.bench.records import _most_typical, category_records
 from camp.core.progress import Progress

@@ -16,7 +16,7 @@ import numpy as np
 from PIL import Image, ImageDraw
 
 from camp.bench.evaluation.accuracy import accuracy_row
-from camp.bench.evaluation.after_task import PROTOCOLS
+from camp.bench.evaluation.class_groups import PROTOCOLS
 from camp.bench.evaluation.confusion import split_confusion
 from camp.bench.evaluation.drift import centroid_drift
 from camp.bench.evaluation.matching import match_on_test, match_task

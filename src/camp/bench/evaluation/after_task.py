@@ -2,7 +2,6 @@
 
 from dataclasses import dataclass
 from functools import partial
-from typing import Literal, get_args
 
 import numpy as np
 import numpy.typing as npt
@@ -11,6 +10,7 @@ from pydantic import BaseModel, Field
 from torch import Tensor
 
 from camp.bench.evaluation.accuracy import AccuracyRow, accuracy_row
+from camp.bench.evaluation.class_groups import PROTOCOLS, Protocol
 from camp.bench.evaluation.confusion import TaskConfusion, split_confusion
 from camp.bench.evaluation.drift import DriftMeasurement, centroid_drift
 from camp.bench.evaluation.feature_map import FeatureMap, feature_map
@@ -26,8 +26,6 @@ from camp.methods.base import Method
 
 _BATCH = 256
 
-Protocol = Literal["agnostic", "aware", "test_hungarian", "task_hungarian", "upper_bound"]
-PROTOCOLS: tuple[Protocol, ...] = get_args(Protocol)
 
 Classes = npt.NDArray[np.int64]
 

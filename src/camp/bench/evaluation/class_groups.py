@@ -1,11 +1,15 @@
 """Values for all, for the known and for the novel classes."""
 
-from typing import Generic, Literal, TypeVar
+from typing import Generic, Literal, TypeVar, get_args
 
 from pydantic import BaseModel, ConfigDict
 
 Group = Literal["all", "known", "novel"]
 GROUPS: tuple[Group, ...] = ("all", "known", "novel")
+
+Protocol = Literal["agnostic", "aware", "test_hungarian", "task_hungarian", "upper_bound"]
+"""Evaluation protocols."""
+PROTOCOLS: tuple[Protocol, ...] = get_args(Protocol)
 
 T = TypeVar("T")
 

@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from camp.bench.results import StoredRun
+from camp.bench.settings import options_without_effect
 
 FACTS = ("dataset", "backbone", "method", "exemplars", "k", "resolution", "views", "epochs", "tasks_planned")
 """Fields of results.json in which runs may differ; defaults are filled in."""
@@ -15,8 +16,7 @@ COLUMNS = {"dataset", "exemplars", "tasks_planned"}
 
 def _ignored_settings() -> frozenset[str]:
     """Names of settings that do not distinguish groups: they do not change the result, or are among the facts."""
-    without_effect = {"data", "bank", "device", "engine"}
-    return frozenset({*without_effect, *FACTS, "tasks", "augmentations", "name", "seed"})
+    return frozenset({*options_without_effect(), *FACTS, "tasks", "augmentations", "name", "seed"})
 
 
 @dataclass(frozen=True)

@@ -8,8 +8,7 @@ from typing import Any
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
 from markupsafe import Markup
 
-from camp.bench.evaluation.after_task import Protocol
-from camp.bench.evaluation.class_groups import GROUPS, Group
+from camp.bench.evaluation.class_groups import GROUPS, Group, Protocol
 from camp.bench.report import figures, headline, theme
 from camp.bench.report.charts import Chart
 from camp.bench.report.groups import RunGroup, group_runs

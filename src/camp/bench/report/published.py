@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from itertools import pairwise
 from pathlib import Path
 
-from camp.bench.evaluation.after_task import Protocol
+from camp.bench.evaluation.class_groups import Protocol
 from camp.bench.report.groups import RunGroup, group_runs
 from camp.bench.report.numbers import Spread
 from camp.bench.report.run_tables import Metric, metric

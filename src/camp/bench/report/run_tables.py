@@ -4,8 +4,7 @@ from collections.abc import Callable, Sequence
 from typing import Literal
 
 from camp.bench.evaluation.accuracy import Share
-from camp.bench.evaluation.after_task import Protocol
-from camp.bench.evaluation.class_groups import GROUPS, Group
+from camp.bench.evaluation.class_groups import GROUPS, Group, Protocol
 from camp.bench.evaluation.summary import mean
 from camp.bench.report.groups import RunGroup, group_runs
 from camp.bench.report.numbers import Spread, spread
