@@ -239,7 +239,7 @@ def test_report_by_another_protocol(run: Path, here: Path, capsys: pytest.Captur
         tables.append(capsys.readouterr().out)
     assert tables[0] != tables[1]
     assert main(["report", str(run), "--protocol", "aware", "--out", "page.html"]) == 0
-    assert "in another way, <i>Task told</i>" in (here / "page.html").read_text()
+    assert "another protocol, <i>Task-aware</i>" in (here / "page.html").read_text()
 
 
 def test_report_as_a_page_of_several_runs(run: Path, here: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -57,7 +57,7 @@ def test_the_scatter_is_that_of_all_labelled_classes_so_far(here, method):
             own = u[task.labels == label]
             total += (own - own.mean(dim=0)).T @ (own - own.mean(dim=0))
     torch.testing.assert_close(method.discoverer.scatter.total, total, rtol=1e-4, atol=1e-4)
-    assert method.discoverer.scatter.freedom == 7 * 8 - 7
+    assert method.discoverer.scatter.degrees_of_freedom == 7 * 8 - 7
 
 
 def test_centroids_are_means_of_what_was_assigned(here, method):
@@ -69,7 +69,7 @@ def test_centroids_are_means_of_what_was_assigned(here, method):
 def test_answers_are_those_of_the_discriminant(here, method):
     views = here.tasks[0][1].test_views
     u = method.features(views.clean(torch.arange(len(views))))
-    within = method.discoverer.scatter.total / method.discoverer.scatter.freedom
+    within = method.discoverer.scatter.total / method.discoverer.scatter.degrees_of_freedom
     s = method.discoverer.shrinkage
     inverse = torch.linalg.inv((1 - s) * within + s * within.trace() / 64 * torch.eye(64))
     apart = u.double()[:, None] - method.centroids.double()
@@ -116,10 +116,10 @@ def test_training_carries_centroids_and_scatter_by_one_map(here):
         method.drift.adapted.double(), stored.double() @ weight.T + bias, rtol=1e-4, atol=1e-5
     )
     error = (new - old @ weight.T - bias).T.cov()
-    carried = weight @ before.total @ weight.T + before.freedom * error
+    carried = weight @ before.total @ weight.T + before.degrees_of_freedom * error
     kept = second.labels >= 0
     u = method.parts.transform(method_features(method, second))
-    own = type(before)(carried, before.freedom).with_classes(u[kept], second.labels[kept])
+    own = type(before)(carried, before.degrees_of_freedom).add(u[kept], second.labels[kept])
     torch.testing.assert_close(method.discoverer.scatter.total, own.total, rtol=1e-3, atol=1e-4)
     assert float((carried - before.total).norm()) > 1e-3 * float(before.total.norm())  # the tip did move
     assert len(first) == 84

@@ -197,7 +197,7 @@ def reference_run(
         method.finish_task(QUIET)
         check_answers(method, task)
         measured = evaluator.after_task(method, here.tasks[: t + 1], QUIET)
-        assert len(measured["agnostic"]["all"]) == t + 1
+        assert len(measured.rows["agnostic"].all) == t + 1
     assert all(math.isfinite(value) for line in terms for value in line.values())
     assert not any(line.keys() & {"task", "epoch", "seconds"} for line in terms)  # metrics.jsonl adds them
     save_checkpoint(folder / "end", method.state(), {"task": len(here.tasks), "epoch": None})

@@ -35,8 +35,8 @@ COVERAGE = 0.95
 """Share of the images of a category that lie within its radius."""
 PRIOR = 10
 N_FOLDS = 4
-MIN_RATIO = 0.5
-"""Lower bound of the ratio a, for very few images."""
+MIN_RATIO, MIN_IMAGES = 0.5, 50
+"""Lower bound of the ratio a; 1 where it is estimated from fewer images, so that learned images stay recognised."""
 
 
 @dataclass(frozen=True)
@@ -132,7 +132,8 @@ def _ratio(outside: Tensor, inside: Tensor) -> float:
     if not len(outside) or not len(inside):
         return 1.0
     seen = float(torch.quantile(inside, COVERAGE))
-    return max(MIN_RATIO, float(torch.quantile(outside, COVERAGE)) / seen) if seen else 1.0
+    lowest = MIN_RATIO if len(outside) >= MIN_IMAGES else 1.0
+    return max(lowest, float(torch.quantile(outside, COVERAGE)) / seen) if seen else 1.0
 
 
 def _radii(distances: Tensor, positions: Tensor, count: int) -> Tensor:
