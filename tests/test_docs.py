@@ -70,3 +70,21 @@ def anchors(document: Path) -> set[str]:
     """Return the anchors that GitHub makes of the headings of a Markdown file."""
     headings = re.findall(r"^#+ (.*)$", document.read_text(encoding="utf-8"), flags=re.MULTILINE)
     return {re.sub(r"[^\w\- ]", "", heading.lower()).replace(" ", "-") for heading in headings}
+
+
+def test_the_architecture_names_functions_that_exist_where_it_links_to() -> None:
+    path = ROOT / "docs" / "architecture.md"
+    named = re.findall(r"\[`(\w+)`\]\((\.\./src/[^)]+)\)", path.read_text(encoding="utf-8"))
+    assert len(named) > 40
+    for name, source in named:
+        text = (path.parent / source).resolve().read_text(encoding="utf-8")
+        assert re.search(rf"^\s*(def|class) {name}\b", text, flags=re.MULTILINE), f"{name} in {source}"
+
+
+def test_files_that_the_documents_name_exist() -> None:
+    for document in ("README.md", *(f"docs/{path.name}" for path in (ROOT / "docs").glob("*.md"))):
+        text = (ROOT / document).read_text(encoding="utf-8")
+        for name in set(re.findall(r"`((?:\w+/)+\w+\.py)`", text)):
+            assert any((ROOT / start / name).exists() for start in ("", "src", "src/camp")), (
+                f"{name} in {document}"
+            )
