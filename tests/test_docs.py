@@ -83,6 +83,8 @@ def test_the_architecture_names_functions_that_exist_where_it_links_to() -> None
 
 def test_files_that_the_documents_name_exist() -> None:
     for document in ("README.md", *(f"docs/{path.name}" for path in (ROOT / "docs").glob("*.md"))):
+        if document == "docs/adding-a-method.md":  # has a test of its own, and names a file to be written
+            continue
         text = (ROOT / document).read_text(encoding="utf-8")
         for name in set(re.findall(r"`((?:\w+/)+\w+\.py)`", text)):
             assert any((ROOT / start / name).exists() for start in ("", "src", "src/camp")), (
