@@ -1,6 +1,5 @@
 """Interface of category discovery: from known categories and a batch to categories of the batch."""
 
-from abc import ABC, abstractmethod
 from dataclasses import dataclass, field
 from typing import Protocol, Self
 
@@ -8,9 +7,7 @@ import torch
 from torch import Tensor
 
 from camp.core.progress import Progress
-from camp.core.seeds import generator
 from camp.core.types import UNLABELLED
-from camp.discovery.semi_supervised_kmeans import Anchors, KMeans, semi_supervised_kmeans
 
 
 @dataclass(frozen=True)
@@ -101,59 +98,3 @@ class Discoverer(Protocol):
 
     def load_state(self, state: dict[str, Tensor]) -> None:
         """Continue from `state`."""
-
-
-class KMeansBasedDiscoverer(ABC):
-    """What discoverers by semi-supervised k-means share; no statistics are kept unless they say so.
-
-    Args:
-        n_init: Runs of k-means; the one with the lowest inertia is kept.
-        max_iterations: Greatest number of iterations of a run.
-        max_novel: Greatest number of novel categories considered when it is estimated; by default
-            the number of known categories, and at least 10.
-    """
-
-    def __init__(self, n_init: int = 100, max_iterations: int = 200, max_novel: int | None = None) -> None:
-        self.n_init, self.max_iterations, self.max_novel = n_init, max_iterations, max_novel
-
-    def estimate(self, batch: FeatureBatch, progress: Progress) -> NumberEstimate:
-        """Estimate the number of novel categories of `batch` before training."""
-        return self._estimate(batch, progress, "before")
-
-    def state(self) -> dict[str, Tensor]:
-        """No statistics."""
-        return {}
-
-    def load_state(self, state: dict[str, Tensor]) -> None:
-        """Nothing to restore."""
-
-    @abstractmethod
-    def _estimate(self, batch: FeatureBatch, progress: Progress, when: str) -> NumberEstimate:
-        """Estimate the number of novel categories `when`, "before" or "after" training."""
-
-    def _estimate_if_needed(self, batch: FeatureBatch, progress: Progress) -> NumberEstimate | None:
-        """Estimate after training; None where the number is given."""
-        return self._estimate(batch, progress, "after") if batch.n_novel is None else None
-
-    def _cluster(
-        self,
-        batch: FeatureBatch,
-        points: Tensor,
-        estimate: NumberEstimate | None,
-        progress: Progress,
-        anchors: Anchors | None = None,
-    ) -> KMeans:
-        """Cluster the points (n, d) of a batch, with the given or the estimated number of novel clusters."""
-        n_novel = batch.n_novel if estimate is None else estimate.n_novel
-        assert n_novel is not None
-        with progress.track("Clustering", self.n_init) as bar:
-            return semi_supervised_kmeans(
-                points,
-                batch.labels,
-                n_novel,
-                anchors=anchors,
-                n_init=self.n_init,
-                max_iterations=self.max_iterations,
-                generator=generator(batch.seed, "clustering", batch.index),
-                progress=bar,
-            )

@@ -111,7 +111,16 @@ def fit_open_set(
     calibration: Calibration,
     count: int,
 ) -> OpenSet:
-    """Fit a classifier for `count` categories to points (n, d); other arguments as in `Members`."""
+    """Fit a classifier.
+
+    Args:
+        points: (n, d) images under the metric.
+        positions: (n,) category of each, 0 .. count - 1.
+        fitted: (n,) bool: the metric was fitted with the category as a label.
+        metric: The metric.
+        calibration: Of the metric.
+        count: K, number of categories.
+    """
     distances = calibration.ratios(fitted) * metric.leave_one_out_distances(points, positions, count)
     centroids = metric.centroids(points, positions, count)
     return OpenSet(centroids, _radii(distances, positions, count), calibration.temperature)

@@ -14,11 +14,12 @@ from torch import Tensor
 from camp.core.progress import Progress
 from camp.core.seeds import generator
 from camp.core.types import UNLABELLED
-from camp.discovery.base import DiscoveryResult, FeatureBatch, KMeansBasedDiscoverer, NumberEstimate
+from camp.discovery.base import DiscoveryResult, FeatureBatch, NumberEstimate
 from camp.discovery.category_search import default_max_novel
 from camp.discovery.class_metric import compares_directions, fit_components
 from camp.discovery.class_scatter import WithinClassScatter, class_means
 from camp.discovery.number_of_categories import estimate_without_labels
+from camp.discovery.semi_supervised_kmeans import semi_supervised_kmeans
 from camp.discovery.simulated_novelty import (
     DiscoveryParameters,
     ParameterGrid,
@@ -30,14 +31,17 @@ from camp.discovery.simulated_novelty import (
 from camp.discovery.size_constraints import constrain_sizes
 
 
-class CampPlusDiscoverer(KMeansBasedDiscoverer):
+class CampPlusDiscoverer:
     """Discover categories in the metric of all labelled classes so far.
 
     Args:
         dim: D, length of a feature.
         grid: Values that parameters are selected from.
         power_transform: Whether `transform` takes roots of features.
-        n_init, max_iterations, max_novel: As for every discoverer by k-means.
+        n_init: Runs of k-means; the one with the lowest inertia is kept.
+        max_iterations: Greatest number of iterations of a run.
+        max_novel: Greatest number of novel categories considered when it is estimated; by default
+            the number of known classes, and at least 10.
     """
 
     def __init__(
@@ -50,8 +54,8 @@ class CampPlusDiscoverer(KMeansBasedDiscoverer):
         max_iterations: int = 200,
         max_novel: int | None = None,
     ) -> None:
-        super().__init__(n_init, max_iterations, max_novel)
         self.grid, self.power_transform = grid, power_transform
+        self.n_init, self.max_iterations, self.max_novel = n_init, max_iterations, max_novel
         self.unit = compares_directions(dim)
         self.scatter = WithinClassScatter.empty(dim)
         self.shrinkage = grid.default().shrinkage
@@ -82,7 +86,7 @@ class CampPlusDiscoverer(KMeansBasedDiscoverer):
         """Find known and novel categories of `batch`, whose features were transformed."""
         u, labels = batch.features, batch.labels
         simulation = self._simulation(batch, "after")
-        estimate = self._estimate_by(simulation, batch, progress) if batch.n_novel is None else None
+        estimate = self._estimate(batch, simulation, progress) if batch.n_novel is None else None
         n_novel = batch.n_novel if estimate is None else estimate.n_novel
         assert n_novel is not None
         selection = select_parameters(simulation, n_novel, progress)
@@ -90,7 +94,16 @@ class CampPlusDiscoverer(KMeansBasedDiscoverer):
         self.scatter, self.shrinkage = self.scatter.add(u[labelled], labels[labelled]), parameters.shrinkage
         self._whitening = None
         points = self._points(u, parameters)
-        start = self._cluster(batch, points, estimate, progress)
+        with progress.track("Clustering", self.n_init) as bar:
+            start = semi_supervised_kmeans(
+                points,
+                labels,
+                n_novel,
+                n_init=self.n_init,
+                max_iterations=self.max_iterations,
+                generator=generator(batch.seed, "clustering", batch.index),
+                progress=bar,
+            )
         assignments = constrain_sizes(points, labels, start, parameters.size_constraint)
         kept = torch.bincount(assignments, minlength=len(start.centroids)) > 0  # novel clusters may be empty
         assignments = (kept.cumsum(dim=0) - 1)[assignments]
@@ -102,6 +115,10 @@ class CampPlusDiscoverer(KMeansBasedDiscoverer):
             estimate=estimate,
             parameters=_described(selection),
         )
+
+    def estimate(self, batch: FeatureBatch, progress: Progress) -> NumberEstimate:
+        """Estimate the number of novel categories of `batch` before training."""
+        return self._estimate(batch, self._simulation(batch, "before"), progress)
 
     def state(self) -> dict[str, Tensor]:
         """The scatter, and the shrinkage that was selected last."""
@@ -120,11 +137,8 @@ class CampPlusDiscoverer(KMeansBasedDiscoverer):
         draw = generator(batch.seed, "simulation", batch.index, when)
         return SimulatedNovelty(batch.features, batch.labels, self.scatter, self.grid, draw)
 
-    def _estimate(self, batch: FeatureBatch, progress: Progress, when: str) -> NumberEstimate:
-        return self._estimate_by(self._simulation(batch, when), batch, progress)
-
-    def _estimate_by(
-        self, simulation: SimulatedNovelty, batch: FeatureBatch, progress: Progress
+    def _estimate(
+        self, batch: FeatureBatch, simulation: SimulatedNovelty, progress: Progress
     ) -> NumberEstimate:
         n_known, n_unlabelled = simulation.n_known, batch.n_unlabelled
         most = min(self.max_novel or default_max_novel(n_known), n_unlabelled)

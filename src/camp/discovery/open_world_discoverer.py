@@ -15,19 +15,13 @@ from torch import Tensor
 from camp.core.progress import Progress
 from camp.core.seeds import generator
 from camp.core.types import UNLABELLED
-from camp.discovery.base import (
-    DiscoveryResult,
-    FeatureBatch,
-    KMeansBasedDiscoverer,
-    KnownCategories,
-    NumberEstimate,
-)
+from camp.discovery.base import DiscoveryResult, FeatureBatch, KnownCategories, NumberEstimate
 from camp.discovery.category_search import default_max_novel
 from camp.discovery.class_metric import ClassMetric
 from camp.discovery.class_scatter import class_means
 from camp.discovery.nearest_centroid import NearestCentroid
 from camp.discovery.number_of_categories import estimate_n_novel, estimate_without_labels
-from camp.discovery.semi_supervised_kmeans import Anchors, KMeans
+from camp.discovery.semi_supervised_kmeans import Anchors, KMeans, semi_supervised_kmeans
 
 MIN_CLUSTER_SIZE = 3
 """Smallest number of images of a novel category where their number is estimated; images of smaller
@@ -44,19 +38,27 @@ MIN_COMPONENTS = 128
 MAX_NOVEL_WITHOUT_LABELS = 30
 
 
-class OpenWorldDiscoverer(KMeansBasedDiscoverer):
+class OpenWorldDiscoverer:
     """Discover categories among those of earlier batches.
+
+    Args:
+        n_init: Runs of k-means; the one with the lowest inertia is kept.
+        max_iterations: Greatest number of iterations of a run.
+        max_novel: Greatest number of novel categories considered when it is estimated; by default
+            the number of known categories, and at least 10.
 
     Attributes:
         metric: The class metric of the last batch, fitted on the remembered and the new features;
             None before the first.
     """
 
-    metric: ClassMetric | None = None
+    def __init__(self, *, n_init: int = 100, max_iterations: int = 200, max_novel: int | None = None) -> None:
+        self.n_init, self.max_iterations, self.max_novel = n_init, max_iterations, max_novel
+        self.metric: ClassMetric | None = None
 
     def discover(self, batch: FeatureBatch, progress: Progress) -> DiscoveryResult:
         """Find known and novel categories of `batch`, and fit the metric."""
-        estimate = self._estimate_if_needed(batch, progress)
+        estimate = self._estimate(batch, progress, "after") if batch.n_novel is None else None
         n_novel = batch.n_novel if estimate is None else estimate.n_novel
         assert n_novel is not None
         features, known = batch.features, batch.known
@@ -65,7 +67,17 @@ class OpenWorldDiscoverer(KMeansBasedDiscoverer):
         n_components = max(MIN_COMPONENTS, 2 * n_categories)
         self.metric = ClassMetric.fit(torch.cat([known.features, features]), labels, n_components)
         points = self.metric.transform(features, N_CLUSTERED)
-        clusters = self._cluster(batch, points, estimate, progress, _anchors(known, self.metric))
+        with progress.track("Clustering", self.n_init) as bar:
+            clusters = semi_supervised_kmeans(
+                points,
+                batch.labels,
+                n_novel,
+                anchors=_anchors(known, self.metric),
+                n_init=self.n_init,
+                max_iterations=self.max_iterations,
+                generator=generator(batch.seed, "clustering", batch.index),
+                progress=bar,
+            )
         min_size = MIN_CLUSTER_SIZE if batch.n_novel is None else 1
         assignments, count = _without_small_clusters(points, clusters, min_size)
         known_labels = clusters.known_labels
@@ -78,6 +90,17 @@ class OpenWorldDiscoverer(KMeansBasedDiscoverer):
             estimate=estimate,
             inertia=clusters.inertia,
         )
+
+    def estimate(self, batch: FeatureBatch, progress: Progress) -> NumberEstimate:
+        """Estimate the number of novel categories of `batch` before training."""
+        return self._estimate(batch, progress, "before")
+
+    def state(self) -> dict[str, Tensor]:
+        """No statistics: known categories are given with each batch."""
+        return {}
+
+    def load_state(self, state: dict[str, Tensor]) -> None:
+        """Nothing to restore."""
 
     def _estimate(self, batch: FeatureBatch, progress: Progress, when: str) -> NumberEstimate:
         draw = generator(batch.seed, "estimate", batch.index, when)
