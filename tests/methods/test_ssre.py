@@ -1,4 +1,4 @@
-"""SSRE: side branches, and images that are told apart by how near they lie to old prototypes."""
+"""SSRE: side branches, and losses weighted by the similarity of images to old prototypes."""
 
 import math
 from pathlib import Path
@@ -11,6 +11,7 @@ from torch import Tensor
 from camp.bench.checkpoint import load_checkpoint, save_checkpoint
 from camp.core.errors import CampError
 from camp.core.seeds import generator
+from camp.methods.base import BuildContext
 from camp.methods.cil.base import ClassRange, IncrementalMethod
 from camp.methods.cil.prototypes import ClassPrototypes, PrototypeMemory
 from camp.methods.cil.ssre import SsreObjective, SsreSettings, make_ssre, similarity
@@ -25,7 +26,8 @@ def here(tmp_path_factory: pytest.TempPathFactory) -> Stream:
 def resnet() -> IncrementalMethod:
     """With batch norms, which conv-tiny has not."""
     settings = BackboneSettings(backbone="resnet18-slim", resolution=8)
-    return make_ssre(make_backbone(settings, generator(0, "backbone")), small_settings("ssre"), 0, CPU)
+    network = make_backbone(settings, generator(0, "backbone"))
+    return make_ssre(BuildContext(network, 0, CPU), small_settings("ssre"))
 
 
 def test_nearness_by_hand() -> None:
@@ -158,4 +160,4 @@ def test_a_task_with_branches_goes_on_where_it_was_interrupted(here: Stream, tmp
 def test_vectors_are_refused() -> None:
     vectors = make_backbone(BackboneSettings(backbone="embeddings", dim=8), generator(0))
     with pytest.raises(CampError, match="SSRE works on images"):
-        make_ssre(vectors, SsreSettings(), 0, CPU)
+        make_ssre(BuildContext(vectors, 0, CPU), SsreSettings())

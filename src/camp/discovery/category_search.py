@@ -78,8 +78,3 @@ def random_groups(
 def curve(scores: Mapping[int, float], n_known: int) -> tuple[tuple[int, float], ...]:
     """(number of known and novel categories, score) of every number, sorted."""
     return tuple((n_known + number, scores[number]) for number in sorted(scores))
-
-
-def default_max_novel(n_known: int) -> int:
-    """Default maximum of the number of novel categories: as many as known ones, at least 10."""
-    return max(10, n_known)

@@ -3,12 +3,23 @@
 from dataclasses import dataclass
 from typing import Protocol
 
+import torch
 from torch import Tensor
 
 from camp.core.progress import Progress
 from camp.data.tasks import Task
 from camp.data.views import Batch, Views
 from camp.discovery.base import DiscoveryResult
+from camp.nn.backbones.base import Backbone
+
+
+@dataclass(frozen=True)
+class BuildContext:
+    """What every method is made with, besides its settings."""
+
+    backbone: Backbone
+    seed: int
+    device: torch.device
 
 
 @dataclass(frozen=True)
@@ -50,7 +61,7 @@ class Method(Protocol):
 
     Training can be shared between runs: `trained_state`, taken after the last epoch of a task, holds all that
     training has changed and that `finish_task` reads. `load_trained_state`, called after `start_task`, stands
-    in for the epochs. Whether two runs train alike is told by `MethodSettings.after_training`.
+    in for the epochs; `MethodSettings.after_training` says which runs train alike.
     """
 
     categories: list[LearnedCategory]

@@ -2,6 +2,7 @@
 
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
+from typing import Literal
 
 import torch
 from torch import Tensor
@@ -10,12 +11,11 @@ from camp.core.progress import Progress
 from camp.data.tasks import Task
 from camp.data.views import Batch, Views
 from camp.discovery.base import DiscoveryResult
-from camp.methods.base import CentroidDrift, LearnedCategory, MethodState
+from camp.methods.base import BuildContext, CentroidDrift, LearnedCategory, MethodState
 from camp.methods.components import Callback, Memory, PersistentHeads, TaskRun
 from camp.methods.exemplars import ExemplarMemory
 from camp.methods.settings import Training
-from camp.methods.trainer import Penalty, Trainer, frozen_copy, with_prefix
-from camp.nn.backbones.base import Backbone
+from camp.methods.trainer import Trainer, TrainingData, TrainingStep, frozen_copy, with_prefix
 
 
 class TipMethod(ABC):
@@ -27,18 +27,16 @@ class TipMethod(ABC):
 
     def __init__(
         self,
-        backbone: Backbone,
+        context: BuildContext,
         training: Training,
-        seed: int,
-        device: torch.device,
         *,
         exemplars: int = 0,
         callbacks: Sequence[Callback] = (),
     ) -> None:
-        self.training, self.seed, self.device = training, seed, device
+        self.training, self.seed, self.device = training, context.seed, context.device
         self.epochs = training.epochs
-        self.dim = backbone.dim
-        self.tip = backbone.tip.to(device)
+        self.dim = context.backbone.dim
+        self.tip = context.backbone.tip.to(context.device)
         self.categories: list[LearnedCategory] = []
         self.centroids: Tensor | None = None
         self.drift: CentroidDrift | None = None
@@ -53,7 +51,7 @@ class TipMethod(ABC):
 
     @abstractmethod
     def _make_trainer(self, run: TaskRun, progress: Progress) -> Trainer | None:
-        """Return the trainer of the task just begun, or None if nothing is trained."""
+        """Return the trainer of a task, or None if nothing is trained."""
 
     @abstractmethod
     def _conclude(self, run: TaskRun, progress: Progress) -> None:
@@ -152,10 +150,25 @@ class TipMethod(ABC):
         assert self._run is not None, "no task is under way"
         return self._run
 
-    def _penalties(self, run: TaskRun) -> list[Penalty]:
-        """Return the penalties of all callbacks."""
-        penalties = (callback.penalty(run) for callback in self.callbacks)
-        return [penalty for penalty in penalties if penalty is not None]
+    def _trainer(
+        self,
+        run: TaskRun,
+        step: TrainingStep,
+        data: TrainingData,
+        clipping: Literal["norm", "value"] = "norm",
+    ) -> Trainer:
+        """Make a trainer with the penalties of all callbacks."""
+        penalties = [callback.penalty(run) for callback in self.callbacks]
+        return Trainer(
+            tip=self.tip,
+            step=step,
+            data=data,
+            settings=self.training,
+            device=self.device,
+            seeds=(self.seed, run.task.index),
+            penalties=[penalty for penalty in penalties if penalty is not None],
+            clipping=clipping,
+        )
 
     def _num_labels(self, task: Task) -> int:
         """Return the number of known classes up to a task; their labels are 0, 1, ..."""

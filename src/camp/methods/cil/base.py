@@ -20,6 +20,7 @@ from camp.core.progress import Progress
 from camp.core.seeds import generator
 from camp.data.tasks import Task
 from camp.data.views import Batch, Views
+from camp.methods.base import BuildContext
 from camp.methods.components import Callback, Memory, TaskRun
 from camp.methods.settings import MethodSettings, Training
 from camp.methods.tip_method import TipMethod
@@ -158,12 +159,8 @@ class IncrementalComponents:
 class IncrementalMethod(TipMethod):
     """A network and a classifier, trained task by task."""
 
-    def __init__(
-        self, backbone: Backbone, parts: IncrementalComponents, seed: int, device: torch.device
-    ) -> None:
-        super().__init__(
-            backbone, parts.training, seed, device, exemplars=parts.exemplars, callbacks=parts.callbacks
-        )
+    def __init__(self, context: BuildContext, parts: IncrementalComponents) -> None:
+        super().__init__(context, parts.training, exemplars=parts.exemplars, callbacks=parts.callbacks)
         self.parts = parts
         if parts.classifier is not None:
             self.memories["classifier"] = parts.classifier
@@ -191,15 +188,8 @@ class IncrementalMethod(TipMethod):
         objective = self.parts.objective(sizes, generator(self.seed, "heads", task.index))
         if objective is None:
             return None
-        return Trainer(
-            tip=self.tip,
-            step=SupervisedStep(objective, run.old_tip),
-            data=TrainingData(*self.exemplars.behind(task.views, task.labels), len(task)),
-            settings=self.training,
-            device=self.device,
-            seeds=(self.seed, task.index),
-            penalties=self._penalties(run),
-        )
+        data = TrainingData(*self.exemplars.behind(task.views, task.labels), len(task))
+        return self._trainer(run, SupervisedStep(objective, run.old_tip), data)
 
     def _conclude(self, run: TaskRun, progress: Progress) -> None:
         """Enter each class as a category: nothing is discovered."""

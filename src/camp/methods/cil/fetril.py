@@ -21,12 +21,12 @@ from sklearn.svm import LinearSVC
 from torch import Tensor
 
 from camp.core.progress import Progress
+from camp.methods.base import BuildContext
 from camp.methods.cil.base import IncrementalComponents, IncrementalMethod, IncrementalSettings
 from camp.methods.cil.fine_tune import FineTuneObjective
 from camp.methods.components import TaskRun
 from camp.methods.settings import check_positive
 from camp.methods.trainer import clean_features
-from camp.nn.backbones.base import Backbone
 
 
 @dataclass(frozen=True)
@@ -113,13 +113,11 @@ def linear_svc(features: Tensor, labels: Tensor, c: float) -> tuple[Tensor, Tens
     return (weight, bias) if known > 2 else (torch.cat([-weight, weight]), torch.cat([-bias, bias]))
 
 
-def make_fetril(
-    backbone: Backbone, settings: FetrilSettings, seed: int, device: torch.device
-) -> IncrementalMethod:
+def make_fetril(context: BuildContext, settings: FetrilSettings) -> IncrementalMethod:
     """Make FeTrIL, which trains in the first task alone."""
     parts = IncrementalComponents(
         lambda sizes, generator: None if sizes.old else FetrilObjective(sizes, generator),
         settings.training,
         classifier=TranslatedFeatureClassifier(settings.svc),
     )
-    return IncrementalMethod(backbone, parts, seed, device)
+    return IncrementalMethod(context, parts)

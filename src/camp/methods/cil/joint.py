@@ -9,10 +9,10 @@ task it has been trained on the whole data set, and on early classes the longest
 import sys
 from dataclasses import dataclass
 
-import torch
 import torch.nn.functional as F
 from torch import Tensor
 
+from camp.methods.base import BuildContext
 from camp.methods.cil.base import (
     IncrementalComponents,
     IncrementalMethod,
@@ -20,7 +20,6 @@ from camp.methods.cil.base import (
     IncrementalSettings,
 )
 from camp.methods.trainer import Plan
-from camp.nn.backbones.base import Backbone
 
 
 @dataclass(frozen=True)
@@ -36,9 +35,7 @@ class JointObjective(IncrementalObjective):
         return {"loss": F.cross_entropy(self.classifier(z[0]), labels)}
 
 
-def make_joint(
-    backbone: Backbone, settings: JointSettings, seed: int, device: torch.device
-) -> IncrementalMethod:
+def make_joint(context: BuildContext, settings: JointSettings) -> IncrementalMethod:
     """Make Joint, whose exemplar memory keeps every image."""
     parts = IncrementalComponents(JointObjective, settings.training, exemplars=sys.maxsize)
-    return IncrementalMethod(backbone, parts, seed, device)
+    return IncrementalMethod(context, parts)

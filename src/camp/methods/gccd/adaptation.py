@@ -29,16 +29,6 @@ class CentroidAdapter(Protocol):
         """Carry centroids (K, D) along; `features` (n, D) are those of the task under the new model."""
 
 
-class NoAdapter:
-    """Leaves centroids where they are."""
-
-    compares_features = False
-
-    def adapt(self, centroids: Tensor, features: Tensor, run: TaskRun, progress: Progress) -> Tensor:
-        """Return the centroids."""
-        return centroids
-
-
 class LearnedAdapter:
     """psi, learned from the features of the same views under the old and the new model."""
 

@@ -15,23 +15,20 @@ Training is CAMP's, and off by default (docs/results.md, "Ablation of CAMP+").
 
 import dataclasses
 from dataclasses import dataclass, replace
-from typing import Literal
 
-import torch
 from torch import Tensor
 
 from camp.core.errors import CampError
 from camp.core.progress import Progress
 from camp.discovery.camp_plus_discoverer import CampPlusDiscoverer
-from camp.discovery.nearest_centroid import NearestCentroid
 from camp.discovery.simulated_novelty import ParameterGrid
+from camp.methods.base import BuildContext
 from camp.methods.components import TaskRun
 from camp.methods.gccd.adaptation import feature_pairs
 from camp.methods.gccd.camp import CampSettings, camp_parts
 from camp.methods.gccd.centroid_method import CentroidMethod
 from camp.methods.settings import check_positive, check_share
 from camp.nn.adapters.linear import least_squares
-from camp.nn.backbones.base import Backbone
 
 
 @dataclass(frozen=True)
@@ -81,19 +78,6 @@ class CampPlusSettings(CampSettings):
 
 
 @dataclass(frozen=True)
-class MahalanobisClassifier:
-    """Chooses the nearest centroid under S."""
-
-    discoverer: CampPlusDiscoverer
-    metric: Literal["l2", "cosine"]
-
-    def predict(self, features: Tensor, centroids: Tensor, allowed: Tensor | None) -> Tensor:
-        """Return the row (n,) of the nearest centroid."""
-        whiten = self.discoverer.whiten
-        return NearestCentroid(whiten(centroids), self.metric).predict(whiten(features), allowed)
-
-
-@dataclass(frozen=True)
 class AffineAdapter:
     """Carries centroids and scatter by one affine map."""
 
@@ -113,13 +97,11 @@ class AffineAdapter:
         return (centroids.double() @ weight.T + bias).to(centroids.dtype)
 
 
-def make_camp_plus(
-    backbone: Backbone, settings: CampPlusSettings, seed: int, device: torch.device
-) -> CentroidMethod:
+def make_camp_plus(context: BuildContext, settings: CampPlusSettings) -> CentroidMethod:
     """Make CAMP+, with CAMP's training or without any."""
     found = settings.discovery
     discoverer = CampPlusDiscoverer(
-        backbone.dim,
+        context.backbone.dim,
         settings.grid(),
         power_transform=settings.power_transform,
         n_init=found.n_init,
@@ -130,9 +112,9 @@ def make_camp_plus(
         camp_parts(settings),
         discoverer=discoverer,
         transform=discoverer.transform,
-        classifier=MahalanobisClassifier(discoverer, found.metric),
+        whiten=discoverer.whiten,
         adapter=AffineAdapter(discoverer, settings.adaptation.ridge, settings.adapter != "none"),
     )
     if not settings.train:
         parts = replace(parts, objective=None, training=replace(settings.training, epochs=0))
-    return CentroidMethod(backbone, parts, seed, device)
+    return CentroidMethod(context, parts)

@@ -31,27 +31,19 @@ from camp.core.seeds import generator
 from camp.core.types import UNLABELLED
 from camp.data.tasks import Task
 from camp.data.views import Views
-from camp.discovery.base import DiscoveryResult, NumberEstimate
+from camp.discovery.base import DiscoveryResult
 from camp.discovery.density import densest, density
 from camp.discovery.hungarian import match
 from camp.discovery.nearest_centroid import NearestCentroid
 from camp.discovery.soft_nearest_neighbour import SoftNearestNeighbour
-from camp.methods.base import MethodState
+from camp.methods.base import BuildContext, MethodState
 from camp.methods.components import Callback, TaskRun
 from camp.methods.exemplars import ExemplarMemory
-from camp.methods.gccd.centroid_method import kmeans_discoverer
-from camp.methods.gccd.parametric import (
-    PrototypeRows,
-    current_prototypes,
-    feature_batch,
-    parametric_trainer,
-    with_number,
-)
+from camp.methods.gccd.parametric import ParametricMethod, PrototypeRows, feature_batch
 from camp.methods.gccd.simgcd_objective import SimgcdObjective
 from camp.methods.settings import SimgcdLosses, check_exemplars, check_positive, check_share
-from camp.methods.tip_method import TipMethod
 from camp.methods.trainer import Trainer, TrainingData, clean_features
-from camp.nn.backbones.base import Backbone
+from camp.methods.two_views import TwoViewStep
 from camp.nn.losses import balanced, cross_entropy, mean_entropy, pseudo_label, rampup, teacher_temperature
 
 _STUDENT_TEMPERATURE = 0.1
@@ -134,26 +126,23 @@ class SupportSet(Callback):
         objective.set_support(clean_features(run.tip, self.views, Progress(quiet=True)), self.rows)
 
 
-class Igcd(TipMethod):
+class Igcd(ParametricMethod):
     """Soft nearest neighbours over a support set of images."""
 
-    def __init__(self, backbone: Backbone, settings: IgcdSettings, seed: int, device: torch.device) -> None:
+    def __init__(self, context: BuildContext, settings: IgcdSettings) -> None:
         self.support = SupportSet()
-        super().__init__(backbone, settings.training, seed, device, callbacks=[self.support])
+        super().__init__(context, settings, callbacks=[self.support])
         self.settings = settings
-        self.discoverer = kmeans_discoverer(settings.discovery)
         self.discovered = ExemplarMemory(0)
         """Support of discovered categories, labelled by position; `exemplars` is that of known classes."""
         self.image_memories["discovered"] = self.discovered
-        self._estimate: NumberEstimate | None = None
         self._classifier: SoftNearestNeighbour | None = None
 
     def _make_trainer(self, run: TaskRun, progress: Progress) -> Trainer:
         """Choose a support set by the features before training; the one kept so far is added and replayed."""
         self._classifier = None
-        self._estimate = with_number(run, self.discoverer, progress)
+        rows = self._decide_number(run, progress)
         task, views = run.task, run.task.views
-        rows = PrototypeRows.of_task(self.categories, task)
         features = clean_features(self.tip, views, progress)
         result = self.discoverer.discover(feature_batch(run, features), progress)
         clusters = rows.of_task_categories()[result.assignments]
@@ -163,14 +152,14 @@ class Igcd(TipMethod):
         data = TrainingData(*kept.behind(views, rows.of(task.labels)), len(task))
         draw = generator(self.seed, "heads", task.index)
         objective = IgcdObjective(self.settings, self.dim, rows.total, draw)
-        return parametric_trainer(run, objective, data, self.training)
+        return self._trainer(run, TwoViewStep(objective), data)
 
     def _conclude(self, run: TaskRun, progress: Progress) -> None:
         """Enter clusters as categories, and keep the densest of their images as support."""
         task, rows = run.task, PrototypeRows.of_task(self.categories, run.task)
         features = clean_features(self.tip, task.views, progress)
         result = self.discoverer.discover(feature_batch(run, features), progress)
-        clusters = _by_prototype(result, current_prototypes(run)[rows.first_novel :])
+        clusters = _by_prototype(result, self._prototypes(run)[rows.first_novel :])
         chosen = self._choose(task, rows, features, rows.of_task_categories()[clusters])
         self._enter(task, result.labels, clusters)
         self.discovery = replace(result, assignments=clusters, estimate=self._estimate)
@@ -228,8 +217,3 @@ def _by_prototype(result: DiscoveryResult, prototypes: Tensor) -> Tensor:
     for cluster, prototype in match(nearest.distances(result.centroids[known:])):
         number[known + cluster] = known + prototype
     return number[result.assignments]
-
-
-def make_igcd(backbone: Backbone, settings: IgcdSettings, seed: int, device: torch.device) -> Igcd:
-    """Make IGCD."""
-    return Igcd(backbone, settings, seed, device)

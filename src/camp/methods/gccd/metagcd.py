@@ -35,12 +35,12 @@ from torch.nn.attention import SDPBackend, sdpa_kernel
 
 from camp.core.errors import CampError
 from camp.data.views import Batch
+from camp.methods.base import BuildContext
 from camp.methods.gccd.centroid_method import CentroidMethod, Composition
 from camp.methods.heads import gcd_projector
 from camp.methods.settings import SupConSettings, check_exemplars, check_positive, check_share
 from camp.methods.trainer import Objective, StepBatch, Trainer, TrainingData, TrainingStep
 from camp.methods.two_views import TwoViewObjective
-from camp.nn.backbones.base import Backbone
 from camp.nn.losses import balanced, simclr, soft_neighbourhood, supcon
 
 Parameters = dict[str, Tensor]
@@ -226,9 +226,7 @@ def views_between(batch: Batch, count: int, start: int, stop: int) -> Batch:
     return {name: x.unflatten(0, (2, count))[:, start:stop].flatten(0, 1) for name, x in batch.items()}
 
 
-def make_metagcd(
-    backbone: Backbone, settings: MetaGcdSettings, seed: int, device: torch.device
-) -> CentroidMethod:
+def make_metagcd(context: BuildContext, settings: MetaGcdSettings) -> CentroidMethod:
     """Make MetaGCD: its objective and exemplars, trained by episodes."""
     parts = Composition(
         objective=lambda sizes, generator: MetaGcdObjective(settings, sizes.dim, generator),
@@ -237,4 +235,4 @@ def make_metagcd(
         step=lambda objective, distiller: EpisodeStep(objective, settings),
         exemplars=settings.exemplars,
     )
-    return CentroidMethod(backbone, parts, seed, device)
+    return CentroidMethod(context, parts)

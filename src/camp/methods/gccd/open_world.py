@@ -19,7 +19,7 @@ from camp.core.progress import Progress
 from camp.discovery.base import KnownCategories
 from camp.discovery.class_scatter import class_means
 from camp.discovery.open_world_discoverer import OpenWorldDiscoverer
-from camp.methods.base import LearnedCategory
+from camp.methods.base import BuildContext, LearnedCategory
 from camp.methods.components import TaskRun
 from camp.methods.gccd.adaptation import LearnedAdapter
 from camp.methods.gccd.camp import CampSettings, camp_parts
@@ -95,7 +95,7 @@ def make_open_world(
     )
     if not settings.training.epochs:
         parts = replace(parts, objective=None)
-    method = CentroidMethod(backbone, parts, seed, device)
+    method = CentroidMethod(BuildContext(backbone, seed, device), parts)
     method.categories = [LearnedCategory(at, 0, at, size) for at, size in enumerate(memory.counts())]
     if method.categories:
         means = class_means(memory.features, memory.positions, len(method.categories))

@@ -27,17 +27,16 @@ from torch import Tensor
 from camp.core.progress import Progress
 from camp.core.seeds import generator
 from camp.core.types import UNLABELLED
-from camp.discovery.base import DiscoveryResult, NumberEstimate
+from camp.discovery.base import DiscoveryResult
 from camp.discovery.nearest_centroid import NearestCentroid
+from camp.methods.base import BuildContext
 from camp.methods.components import TaskRun
-from camp.methods.gccd.centroid_method import kmeans_discoverer
-from camp.methods.gccd.parametric import PrototypeRows, current_prototypes, parametric_trainer, with_number
+from camp.methods.gccd.parametric import ParametricMethod, PrototypeRows
 from camp.methods.gccd.simgcd_objective import SimgcdObjective
 from camp.methods.heads import cosines
 from camp.methods.settings import SimgcdLosses
-from camp.methods.tip_method import TipMethod
 from camp.methods.trainer import Trainer, TrainingData, clean_features
-from camp.nn.backbones.base import Backbone
+from camp.methods.two_views import TwoViewStep
 
 
 @dataclass(frozen=True)
@@ -67,30 +66,27 @@ class GrowingObjective(SimgcdObjective):
         return cosines(z, self.prototypes.weight[self.rows])
 
 
-class Simgcd(TipMethod):
+class Simgcd(ParametricMethod):
     """A cosine classifier that grows with the tasks."""
 
-    def __init__(self, backbone: Backbone, settings: SimgcdSettings, seed: int, device: torch.device) -> None:
-        super().__init__(backbone, settings.training, seed, device)
+    def __init__(self, context: BuildContext, settings: SimgcdSettings) -> None:
+        super().__init__(context, settings)
         self.settings = settings
-        self.discoverer = kmeans_discoverer(settings.discovery)
-        self._estimate: NumberEstimate | None = None
 
     def _make_trainer(self, run: TaskRun, progress: Progress) -> Trainer:
         """Make the prototypes of all categories so far and of this task's."""
-        self._estimate = with_number(run, self.discoverer, progress)
-        rows = PrototypeRows.of_task(self.categories, run.task)
+        rows = self._decide_number(run, progress)
         every = self.settings.prototypes == "all"
         used = torch.arange(rows.total) if every else rows.of_task_categories().sort().values
         draw = generator(self.seed, "heads", run.task.index)
         objective = GrowingObjective(self.settings, self.dim, rows.total, used, draw)
         data = TrainingData(run.task.views, rows.of(run.task.labels), len(run.task))
-        return parametric_trainer(run, objective, data, self.training)
+        return self._trainer(run, TwoViewStep(objective), data)
 
     def _conclude(self, run: TaskRun, progress: Progress) -> None:
         """Assign labelled images to their class, and the others to the nearest prototype of the task."""
         task, rows = run.task, PrototypeRows.of_task(self.categories, run.task)
-        prototypes = current_prototypes(run)[rows.of_task_categories()]
+        prototypes = self._prototypes(run)[rows.of_task_categories()]
         clusters = NearestCentroid(prototypes, "cosine").predict(
             clean_features(self.tip, task.views, progress)
         )
@@ -105,8 +101,3 @@ class Simgcd(TipMethod):
     ) -> Tensor:
         """Return the row (n,) of the prototype with the largest cosine."""
         return NearestCentroid(self.heads.tensors["prototypes.weight"], "cosine").predict(features, allowed)
-
-
-def make_simgcd(backbone: Backbone, settings: SimgcdSettings, seed: int, device: torch.device) -> Simgcd:
-    """Make SimGCD."""
-    return Simgcd(backbone, settings, seed, device)
