@@ -14,7 +14,7 @@ from camp.core.errors import CampError
 from camp.data.tasks import Task
 from camp.discovery.density import density
 from camp.methods.gccd.igcd import Igcd, IgcdObjective, IgcdSettings
-from camp.methods.gccd.simgcd_objective import SimgcdObjective
+from camp.methods.gccd.simgcd import SimgcdObjective
 from camp.methods.settings import Training
 from camp.methods.trainer import clean_features
 from camp.nn.losses import teacher_temperature

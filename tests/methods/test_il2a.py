@@ -131,14 +131,14 @@ def test_classes_of_pairs_do_not_last(here: Stream) -> None:
     method = here.build("il2a")
     assert isinstance(method, IncrementalMethod)
     for (task, _), known, pairs in zip(here.tasks, (3, 5, 6), (3, 1, 0)):
-        before = method.heads.tensors.get("classifier.weight", torch.empty(0, method.dim))
+        before = method.heads.get("classifier.weight", torch.empty(0, method.dim))
         method.start_task(task, QUIET)
         rows = method._current_run().trainer.step.objective.get_parameter("classifier.weight")
         assert len(rows) == known + pairs
         assert torch.equal(rows[: len(before)], before)  # rows of old classes go on
         method.train_epoch(0)
         method.finish_task(QUIET)
-        assert {name: len(value) for name, value in method.heads.tensors.items()} == {
+        assert {name: len(value) for name, value in method.heads.items()} == {
             "classifier.weight": known,
             "classifier.bias": known,
         }

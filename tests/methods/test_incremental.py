@@ -62,9 +62,9 @@ def test_fine_tune_looks_at_the_classes_of_its_task_alone() -> None:
 def test_old_rows_of_the_classifier_stay_where_they_are(here: Stream) -> None:
     method = built("fine-tune")
     learn(method, here.tasks[0][0])
-    before = method.heads.tensors["classifier.weight"].clone()
+    before = method.heads["classifier.weight"].clone()
     learn(method, here.tasks[1][0])
-    after = method.heads.tensors["classifier.weight"]
+    after = method.heads["classifier.weight"]
     assert after.shape == (4, method.dim)
     assert torch.equal(after[:2], before)  # no loss touches them
 
@@ -74,7 +74,7 @@ def test_answers_are_the_greatest_logit_of_those_allowed(here: Stream) -> None:
     for task, _ in here.tasks:
         learn(method, task)
     z = torch.randn(30, method.dim, generator=torch.Generator().manual_seed(0))
-    logits = F.linear(z, method.heads.tensors["classifier.weight"], method.heads.tensors["classifier.bias"])
+    logits = F.linear(z, method.heads["classifier.weight"], method.heads["classifier.bias"])
     assert torch.equal(method.predict(z), logits.argmax(1))
     allowed = torch.tensor([1, 2])
     assert torch.equal(method.predict(z, allowed), 1 + logits[:, 1:3].argmax(1))

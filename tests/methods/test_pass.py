@@ -145,7 +145,7 @@ def test_prototypes_are_the_means_of_the_task_they_came_with(here: Stream) -> No
 
 def test_a_image_is_answered_by_the_outputs_that_are_not_turned(here: Stream) -> None:
     method, _ = learned(here, 2)
-    weight, bias = method.heads.tensors["classifier.weight"], method.heads.tensors["classifier.bias"]
+    weight, bias = method.heads["classifier.weight"], method.heads["classifier.bias"]
     assert weight.shape == (16, method.dim)
     z = torch.randn(50, method.dim, generator=generator(0))
     answers = [int((weight[::4] @ x + bias[::4]).argmax()) for x in z]

@@ -9,8 +9,7 @@ from small_streams import QUIET, USUAL, Stream, stream
 
 from camp.core.errors import CampError
 from camp.data.tasks import Task
-from camp.methods.gccd.simgcd import GrowingObjective, Simgcd, SimgcdSettings
-from camp.methods.gccd.simgcd_objective import SimgcdObjective
+from camp.methods.gccd.simgcd import GrowingObjective, Simgcd, SimgcdObjective, SimgcdSettings
 
 
 @pytest.fixture(scope="module")

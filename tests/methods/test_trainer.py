@@ -26,7 +26,7 @@ from camp.data.views import Batch
 from camp.methods import distillation, trainer
 from camp.methods.distillation import OldFeatures
 from camp.methods.gccd.camp import CampSettings
-from camp.methods.gccd.simgcd_objective import SimgcdObjective
+from camp.methods.gccd.simgcd import SimgcdObjective
 from camp.methods.settings import Training
 from camp.methods.trainer import Trainer, frozen_copy
 from camp.nn.distillers import make_distiller

@@ -7,6 +7,8 @@
 The within-class scatter is kept for later batches; images are not.
 """
 
+from dataclasses import asdict
+
 import torch
 import torch.nn.functional as F
 from torch import Tensor
@@ -22,7 +24,6 @@ from camp.discovery.number_of_categories import estimate_without_labels
 from camp.discovery.simulated_novelty import (
     DiscoveryParameters,
     ParameterGrid,
-    Selection,
     SimulatedNovelty,
     estimate_number,
     select_parameters,
@@ -70,12 +71,7 @@ class CampPlusDiscoverer(SemiSupervisedKMeansDiscoverer):
         return features @ self._whitening
 
     def carry(self, weight: Tensor, error: Tensor) -> None:
-        """Carry the scatter into the feature space of the trained network.
-
-        Args:
-            weight: A (D, D) of the affine map A u + b from old to new features.
-            error: Covariance (D, D) of what the map does not predict.
-        """
+        """Carry the scatter into the feature space of the trained network, as `WithinClassScatter.carry`."""
         self.scatter, self._whitening = self.scatter.carry(weight, error), None
 
     def discover(self, batch: FeatureBatch, progress: Progress) -> DiscoveryResult:
@@ -83,8 +79,8 @@ class CampPlusDiscoverer(SemiSupervisedKMeansDiscoverer):
         u, labels = batch.features, batch.labels
         simulation = self._simulation(batch, "after")
         n_novel, estimate = batch.number(lambda: self._estimate_by(simulation, batch, progress))
-        selection = select_parameters(simulation, n_novel, progress)
-        parameters, labelled = selection.parameters, labels != UNLABELLED
+        parameters, score = select_parameters(simulation, n_novel, progress)
+        labelled = labels != UNLABELLED
         self.scatter, self.shrinkage = self.scatter.add(u[labelled], labels[labelled]), parameters.shrinkage
         self._whitening = None
         points = self._points(u, parameters)
@@ -98,7 +94,12 @@ class CampPlusDiscoverer(SemiSupervisedKMeansDiscoverer):
             assignments=assignments,
             centroids=class_means(u, assignments, count).float(),
             estimate=estimate,
-            parameters=_described(selection),
+            parameters={
+                "shrinkage": parameters.shrinkage,
+                "n_components": parameters.n_components,
+                **asdict(parameters.size_constraint),
+                "score": score,
+            },
         )
 
     def state(self) -> dict[str, Tensor]:
@@ -146,15 +147,3 @@ def power_transform(z: Tensor) -> Tensor:
     """
     centred = z - z.median(dim=1, keepdim=True).values
     return centred.sign() * centred.abs().sqrt()
-
-
-def _described(selection: Selection) -> dict[str, float | None]:
-    """Selected parameters by name, and their score."""
-    constraint = selection.parameters.size_constraint
-    return {
-        "shrinkage": selection.parameters.shrinkage,
-        "n_components": selection.parameters.n_components,
-        "inverse_temperature": constraint.inverse_temperature,
-        "size_prior": constraint.size_prior,
-        "score": selection.score,
-    }

@@ -6,10 +6,9 @@ from torch import Tensor
 
 
 def match(cost: Tensor | np.ndarray) -> list[tuple[int, int]]:
-    """Match rows and columns of a cost matrix one to one at minimum cost.
+    """Match rows and columns of a cost matrix one to one; returns pairs (row, column), by row.
 
-    Returns:
-        Pairs (row, column), by row. The smaller side is matched completely.
+    The smaller side is matched completely.
 
     >>> match(np.array([[1.0, 9.0, 2.0], [1.0, 8.0, 9.0]]))
     [(0, 2), (1, 0)]
@@ -20,20 +19,14 @@ def match(cost: Tensor | np.ndarray) -> list[tuple[int, int]]:
 
 
 def cluster_accuracy(predicted: Tensor, true: Tensor) -> float:
-    """Share of points in the cluster matched to their class, under the best matching.
-
-    Args:
-        predicted: (n,) cluster of each point.
-        true: (n,) class of each point.
+    """Share of points in the cluster matched to their class, for clusters (n,) and classes (n,).
 
     >>> import torch
     >>> cluster_accuracy(torch.tensor([5, 5, 2, 2]), torch.tensor([0, 0, 1, 0]))
     0.75
     """
     if predicted.shape != true.shape or predicted.ndim != 1:
-        raise ValueError(
-            f"Need two vectors of equal length, got {tuple(predicted.shape)}, {tuple(true.shape)}."
-        )
+        raise ValueError(f"Need two vectors of equal length, got {predicted.shape}, {true.shape}.")
     if len(true) == 0:
         return 0.0
     _, clusters = np.unique(predicted.cpu().numpy(), return_inverse=True)

@@ -58,8 +58,7 @@ def estimate_n_novel(
         labels: (n,) known class of each image, or UNLABELLED.
         max_novel: Greatest number considered; never more than there are unlabelled images.
         generator: Source of the folds and of the starts of k-means.
-        n_folds: Greatest number of folds.
-        n_steps: Steps of the first grid of candidates.
+        n_folds, n_steps: As N_FOLDS and N_STEPS.
         n_init: Runs of k-means per fold and candidate. Few runs end in bad local optima and make
             the curve ragged.
         embed: Points (n, d) to cluster, given the labels that a fold does not hide; by default the
@@ -112,14 +111,7 @@ def estimate_without_labels(
 ) -> NumberEstimate:
     """Estimate the number of categories without labels, by the mean silhouette coefficient.
 
-    A rough estimate of at least 2, since a silhouette compares clusters.
-
-    Args:
-        features: (n, D)
-        max_novel: Greatest number considered.
-        generator: Source of the starts of k-means and of the sample of images.
-        n_init: Runs of k-means per candidate.
-        progress: Receives a bar.
+    A rough estimate of at least 2 for features (n, D), since a silhouette compares clusters.
     """
     count = len(features)
     if count < 3:

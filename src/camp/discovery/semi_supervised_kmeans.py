@@ -82,10 +82,8 @@ def semi_supervised_kmeans(
     Args:
         features: (n, D)
         labels: (n,) int64 known class of each point, or UNLABELLED.
-        n_novel: Number of novel clusters.
         anchors: Further known classes, or further members of the classes of `labels`.
         n_init: Number of runs from different starts.
-        max_iterations: Greatest number of iterations of a run.
         tolerance: A run stops when (sum over centres of the length of their step)^2 is smaller.
         generator: Source of the starts.
         progress: Advanced by `n_init` in total.

@@ -2,6 +2,7 @@
 
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Literal
 
 import torch
@@ -12,7 +13,7 @@ from camp.data.tasks import Task
 from camp.data.views import Batch, Views
 from camp.discovery.base import DiscoveryResult
 from camp.methods.base import BuildContext, CentroidDrift, LearnedCategory, MethodState
-from camp.methods.components import Callback, Memory, PersistentHeads, TaskRun
+from camp.methods.components import Callback, Memory, TaskRun
 from camp.methods.exemplars import ExemplarMemory
 from camp.methods.settings import Training
 from camp.methods.trainer import Trainer, TrainingData, TrainingStep, frozen_copy, with_prefix
@@ -41,10 +42,11 @@ class TipMethod(ABC):
         self.centroids: Tensor | None = None
         self.drift: CentroidDrift | None = None
         self.discovery: DiscoveryResult | None = None
-        self.heads = PersistentHeads()
+        self.heads: dict[str, Tensor] = {}
+        """Parameters of the heads of the last task, where later tasks continue from them."""
         self.exemplars = ExemplarMemory(exemplars)
         self.callbacks = callbacks
-        self.memories: dict[str, Memory] = {"heads": self.heads, **{c.name: c for c in callbacks if c.name}}
+        self.memories: dict[str, Memory] = {c.name: c for c in callbacks if c.name}
         self.image_memories: dict[str, ExemplarMemory] = {"exemplars": self.exemplars}
         self._run: TaskRun | None = None
         self._assigned = torch.empty(0, dtype=torch.long)
@@ -70,8 +72,8 @@ class TipMethod(ABC):
         for callback in self.callbacks:
             callback.before_training(run)
         run.trainer = self._make_trainer(run, progress)
-        if run.trainer is not None:
-            self.heads.apply(run.trainer.step.objective)
+        if run.trainer is not None and self.heads:
+            run.trainer.step.objective.inherit(self.heads)
 
     def train_epoch(self, epoch: int) -> dict[str, float]:
         """Train for one epoch; the loss is 0 where nothing is trained."""
@@ -91,8 +93,8 @@ class TipMethod(ABC):
         for callback in self.callbacks:
             callback.after_task(run, progress)
         self.exemplars.add_task(run.task, self.seed)
-        if run.trainer is not None:
-            self.heads.keep(run.trainer.step.objective)
+        if run.trainer is not None and run.trainer.step.objective.persistent:
+            self.heads = run.trainer.step.objective.heads()
         self._run = None
 
     def features(self, batch: Batch) -> Tensor:
@@ -116,7 +118,7 @@ class TipMethod(ABC):
 
     def state(self) -> MethodState:
         """Return the tip, the centroids and the memories; inside a task also the old tip and the trainer."""
-        parts = {"tip": self.tip.state_dict()}
+        parts = {"tip": self.tip.state_dict(), "heads": self.heads}
         parts |= {name: memory.state() for name, memory in self.memories.items()}
         parts |= {name: images.state() for name, images in self.image_memories.items()}
         if self._run is not None and self._run.trainer is not None:
@@ -134,6 +136,7 @@ class TipMethod(ABC):
         """Continue from `state`; a task under way is started again from the old tip, then brought to its state."""
         self.categories, self._run = list(state.categories), None
         self.centroids = state.tensors.get("centroids")
+        self.heads = with_prefix(state.tensors, "heads.")
         for name, memory in self.memories.items():
             memory.load_state(with_prefix(state.tensors, f"{name}."))
         for name, images in self.image_memories.items():
@@ -183,13 +186,8 @@ class TipMethod(ABC):
     def _enter(self, task: Task, labels: Sequence[int | None], assignments: Tensor) -> list[int]:
         """Enter the clusters of a task as categories; a known class that has a category keeps it.
 
-        Args:
-            task: the task.
-            labels: label of each cluster, None for a novel one.
-            assignments: (n,) cluster of each image of the task.
-
-        Returns:
-            The position in `categories` of each cluster.
+        `labels` are None for novel clusters, and `assignments` (n,) are the clusters of the images. Returns the
+        position in `categories` of each cluster.
         """
         sizes = torch.bincount(assignments, minlength=len(labels)).tolist()
         position = {c.label: i for i, c in enumerate(self.categories) if c.label is not None}
@@ -200,8 +198,7 @@ class TipMethod(ABC):
                 at = len(self.categories)
                 self.categories.append(LearnedCategory(at, task.index, label, size))
             else:
-                old = self.categories[at]
-                self.categories[at] = LearnedCategory(old.id, old.task, old.label, size)
+                self.categories[at] = replace(self.categories[at], size=size)
             places.append(at)
         self._assigned = torch.tensor(places)[assignments]
         return places

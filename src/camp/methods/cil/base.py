@@ -83,14 +83,10 @@ class IncrementalObjective(Objective):
 
     @abstractmethod
     def forward(self, z: Tensor, labels: Tensor, plan: Plan, z_old: Tensor | None) -> dict[str, Tensor]:
-        """Return the terms of the loss by name, with `loss` among them.
+        """Return the terms of the loss by name, with `loss` among them, for features z (copies, B, D).
 
-        Args:
-            z: (copies, B, D) features.
-            labels: (B,) labels.
-            plan: what was drawn for the step.
-            z_old: (copies, B, D) features of the same views under the old network; None in the first task, and
-                if the objective does not compare.
+        z_old are the features of the same views under the old network; None in the first task, and if the
+        objective does not compare.
         """
 
     def new_logits(self, z: Tensor) -> Tensor:
@@ -211,7 +207,7 @@ class IncrementalMethod(TipMethod):
         """Return the logits (n, K) by label; of several outputs of a class the first."""
         if self.parts.classifier is not None:
             return self.parts.classifier.logits(features)
-        weight, bias = self.heads.tensors["classifier.weight"], self.heads.tensors["classifier.bias"]
+        weight, bias = self.heads["classifier.weight"], self.heads["classifier.bias"]
         num_labels = max(c.label for c in self.categories if c.label is not None) + 1
         return F.linear(features, weight, bias)[:, :: len(weight) // num_labels]
 

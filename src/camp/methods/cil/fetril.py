@@ -80,15 +80,9 @@ class TranslatedFeatureClassifier:
 
 
 def with_pseudo_features(features: Tensor, labels: Tensor, means: Tensor) -> tuple[Tensor, Tensor]:
-    """Add translated features of the classes that have none.
+    """Append translated features of the classes that have none to features (n, D) with labels (n,).
 
-    Args:
-        features: (n, D) features of the classes of a task.
-        labels: (n,) their labels.
-        means: (K, D) means of all classes 0 .. K - 1.
-
-    Returns:
-        Features (m, D) and labels (m,), the given ones first.
+    `means` (K, D) are those of all classes 0 .. K - 1.
     """
     new, directions = labels.unique(), F.normalize(means, dim=1)
     parts, owners = [features], [labels]

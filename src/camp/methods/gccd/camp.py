@@ -15,7 +15,7 @@ from camp.methods.base import BuildContext
 from camp.methods.distillation import Distillation
 from camp.methods.gccd.adaptation import LearnedAdapter
 from camp.methods.gccd.centroid_method import CentroidMethod, Composition
-from camp.methods.gccd.simgcd_objective import SimgcdObjective
+from camp.methods.gccd.simgcd import SimgcdObjective
 from camp.methods.settings import SimgcdLosses, check_exemplars, check_share
 from camp.nn.adapters import AdapterSettings
 

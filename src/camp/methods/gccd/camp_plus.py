@@ -13,8 +13,7 @@ centroids and one D x D matrix, and no image.
 Training is CAMP's, and off by default (docs/results.md, "Ablation of CAMP+").
 """
 
-import dataclasses
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, fields, replace
 
 from torch import Tensor
 
@@ -54,13 +53,8 @@ class CampPlusSettings(CampSettings):
 
     def grid(self) -> ParameterGrid:
         """Return the values that parameters are selected from; those that were given are fixed."""
-        shrinkage, n_components, inverse_temperature, size_prior = dataclasses.astuple(ParameterGrid())
-        return ParameterGrid(
-            shrinkage if self.shrinkage is None else (self.shrinkage,),
-            n_components if self.n_components is None else (self.n_components,),
-            inverse_temperature if self.inverse_temperature is None else (self.inverse_temperature,),
-            size_prior if self.size_prior is None else (self.size_prior,),
-        )
+        given = {field.name: getattr(self, field.name) for field in fields(ParameterGrid)}
+        return ParameterGrid(**{name: (value,) for name, value in given.items() if value is not None})
 
     def __post_init__(self) -> None:
         super().__post_init__()

@@ -40,7 +40,7 @@ from camp.methods.base import BuildContext, MethodState
 from camp.methods.components import Callback, TaskRun
 from camp.methods.exemplars import ExemplarMemory
 from camp.methods.gccd.parametric import ParametricMethod, PrototypeRows, feature_batch
-from camp.methods.gccd.simgcd_objective import SimgcdObjective
+from camp.methods.gccd.simgcd import SimgcdObjective
 from camp.methods.settings import SimgcdLosses, check_exemplars, check_positive, check_share
 from camp.methods.trainer import Trainer, TrainingData, clean_features
 from camp.methods.two_views import TwoViewStep

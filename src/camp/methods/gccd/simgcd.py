@@ -32,11 +32,19 @@ from camp.discovery.nearest_centroid import NearestCentroid
 from camp.methods.base import BuildContext
 from camp.methods.components import TaskRun
 from camp.methods.gccd.parametric import ParametricMethod, PrototypeRows
-from camp.methods.gccd.simgcd_objective import SimgcdObjective
-from camp.methods.heads import cosines
+from camp.methods.heads import CosinePrototypes, camp_projector, cosines
 from camp.methods.settings import SimgcdLosses
 from camp.methods.trainer import Trainer, TrainingData, clean_features
-from camp.methods.two_views import TwoViewStep
+from camp.methods.two_views import TwoViewObjective, TwoViewStep
+from camp.nn.losses import (
+    balanced,
+    cross_entropy,
+    mean_entropy,
+    pseudo_label,
+    simclr,
+    supcon,
+    teacher_temperature,
+)
 
 
 @dataclass(frozen=True)
@@ -45,6 +53,51 @@ class SimgcdSettings(SimgcdLosses):
 
     prototypes: Literal["task", "all"] = "task"
     """Prototypes that the losses of a task use: those of its own categories, or all so far (as the paper's code)."""
+
+
+class SimgcdObjective(TwoViewObjective):
+    """SimGCD's loss, with a projection head and K prototypes."""
+
+    def __init__(
+        self,
+        settings: SimgcdLosses,
+        dim: int,
+        prototypes: int,
+        generator: torch.Generator,
+        *,
+        supervised: bool = True,
+        self_supervised: bool = True,
+        persistent: bool = False,
+    ) -> None:
+        super().__init__()
+        self.settings, self.persistent = settings, persistent
+        self.supervised, self.self_supervised = supervised, self_supervised
+        self.projector = camp_projector(dim, settings.projector_width, generator)
+        self.prototypes = CosinePrototypes(dim, prototypes, generator)
+
+    def forward(self, z: Tensor, num_task_images: int, labels: Tensor, epoch: int) -> dict[str, Tensor]:
+        """Return the terms of the loss for features z (2, B, D); L_SSL is on all images."""
+        s = self.settings
+        h = self.projector(z)
+        logits = self.logits(z)
+        terms: dict[str, Tensor] = {}
+        l_ssl = l_sl = z.new_zeros(())
+        if self.self_supervised:
+            terms["simclr"] = simclr(h, s.simclr_temperature)
+            terms["pseudo"] = pseudo_label(logits, teacher_temperature(epoch))
+            terms["entropy"] = mean_entropy(logits)
+            l_ssl = terms["simclr"] + terms["pseudo"] + s.entropy_weight * terms["entropy"]
+        if self.supervised:
+            terms["supcon"] = supcon(h[:, num_task_images:], labels, s.supcon_temperature)
+            terms["ce"] = cross_entropy(logits[:, num_task_images:], labels)
+            l_sl = terms["supcon"] + terms["ce"]
+        terms["loss"] = balanced(l_ssl, l_sl, s.beta)
+        return terms
+
+    def logits(self, z: Tensor) -> Tensor:
+        """Return the cosines (..., K) of features (..., D) with the prototypes."""
+        logits: Tensor = self.prototypes(z)
+        return logits
 
 
 class GrowingObjective(SimgcdObjective):
@@ -100,4 +153,4 @@ class Simgcd(ParametricMethod):
         self, features: Tensor, allowed: Tensor | None = None, centroids: Tensor | None = None
     ) -> Tensor:
         """Return the row (n,) of the prototype with the largest cosine."""
-        return NearestCentroid(self.heads.tensors["prototypes.weight"], "cosine").predict(features, allowed)
+        return NearestCentroid(self.heads["prototypes.weight"], "cosine").predict(features, allowed)
