@@ -140,7 +140,7 @@ def test_known_and_discovered_categories_are_replayed(folder: Path) -> None:
     assert sorted(training.labels[len(task) :].tolist()) == [0, 0, 1, 1]
     expected = {-1: -1, 0: 0, 1: 2}
     assert training.labels[: len(task)].tolist() == [expected[label] for label in task.labels.tolist()]
-    views, rows = method.support.views, method.support.rows
+    views, rows = method.support
     assert sorted(rows.tolist()) == [
         0,
         0,

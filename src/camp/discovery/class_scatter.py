@@ -76,7 +76,7 @@ def class_means(x: Tensor, index: Tensor, n_classes: int) -> Tensor:
 
 def class_sums(x: Tensor, index: Tensor, n_classes: int) -> Tensor:
     """Sum of each class, (K, D) float64, in chunks to save memory."""
-    sums = torch.zeros(n_classes, x.shape[1], dtype=torch.float64)
+    sums = torch.zeros(n_classes, x.shape[1], dtype=torch.float64, device=x.device)
     for rows, classes in zip(x.split(_CHUNK), index.split(_CHUNK)):
         sums.index_add_(0, classes, rows.double())
     return sums

@@ -23,7 +23,7 @@ class SemiSupervisedKMeansDiscoverer:
             the number of known classes, and at least 10.
     """
 
-    def __init__(self, *, n_init: int = 100, max_iterations: int = 200, max_novel: int | None = None) -> None:
+    def __init__(self, n_init: int = 100, max_iterations: int = 200, max_novel: int | None = None) -> None:
         self.n_init, self.max_iterations, self.max_novel = n_init, max_iterations, max_novel
 
     def discover(self, batch: FeatureBatch, progress: Progress) -> DiscoveryResult:

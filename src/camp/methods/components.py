@@ -51,9 +51,6 @@ class Callback:
         """Return a term of the loss that depends on the parameters of the tip."""
         return None
 
-    def before_epoch(self, run: TaskRun) -> None:
-        """Prepare an epoch."""
-
     def after_training(self, run: TaskRun, progress: Progress) -> None:
         """Change the tip, or measure it, before categories are discovered."""
 

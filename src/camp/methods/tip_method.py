@@ -77,12 +77,8 @@ class TipMethod(ABC):
 
     def train_epoch(self, epoch: int) -> dict[str, float]:
         """Train for one epoch; the loss is 0 where nothing is trained."""
-        run = self._current_run()
-        if run.trainer is None:
-            return {"loss": 0.0}
-        for callback in self.callbacks:
-            callback.before_epoch(run)
-        return run.trainer.epoch(epoch)
+        trainer = self._current_run().trainer
+        return {"loss": 0.0} if trainer is None else trainer.epoch(epoch)
 
     def finish_task(self, progress: Progress) -> None:
         """Turn the trained features into categories, then keep what later tasks need."""

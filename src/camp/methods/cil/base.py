@@ -139,27 +139,28 @@ class IncrementalClassifier(Memory, Protocol):
         """Return the logits (n, K) by label of features (n, D)."""
 
 
-@dataclass(frozen=True)
-class IncrementalComponents:
-    """The components of a method of class-incremental learning."""
-
-    objective: Callable[[ClassRange, torch.Generator], IncrementalObjective | None]
-    """Makes the objective of a task; None where a task trains nothing."""
-    training: Training
-    callbacks: Sequence[Callback] = ()
-    classifier: IncrementalClassifier | None = None
-    """By default the linear classifier of the objective."""
-    exemplars: int = 0
-
-
 class IncrementalMethod(TipMethod):
     """A network and a classifier, trained task by task."""
 
-    def __init__(self, context: BuildContext, parts: IncrementalComponents) -> None:
-        super().__init__(context, parts.training, exemplars=parts.exemplars, callbacks=parts.callbacks)
-        self.parts = parts
-        if parts.classifier is not None:
-            self.memories["classifier"] = parts.classifier
+    def __init__(
+        self,
+        context: BuildContext,
+        training: Training,
+        objective: Callable[[ClassRange, torch.Generator], IncrementalObjective | None],
+        *,
+        callbacks: Sequence[Callback] = (),
+        classifier: IncrementalClassifier | None = None,
+        exemplars: int = 0,
+    ) -> None:
+        """Make the method.
+
+        `objective` makes the objective of a task, None where a task trains nothing. By default the `classifier` is
+        that of the objective.
+        """
+        super().__init__(context, training, exemplars=exemplars, callbacks=callbacks)
+        self.objective, self.classifier = objective, classifier
+        if classifier is not None:
+            self.memories["classifier"] = classifier
 
     def start_task(self, task: Task, progress: Progress) -> None:
         """Refuse images without a label and classes of earlier tasks, then prepare the training."""
@@ -181,7 +182,7 @@ class IncrementalMethod(TipMethod):
         """Make an objective for the classes so far."""
         task = run.task
         sizes = ClassRange(self.dim, len(self.categories), self._num_labels(task))
-        objective = self.parts.objective(sizes, generator(self.seed, "heads", task.index))
+        objective = self.objective(sizes, generator(self.seed, "heads", task.index))
         if objective is None:
             return None
         data = TrainingData(*self.exemplars.behind(task.views, task.labels), len(task))
@@ -191,8 +192,8 @@ class IncrementalMethod(TipMethod):
         """Enter each class as a category: nothing is discovered."""
         labels = run.task.labels.unique()
         self._enter(run.task, labels.tolist(), torch.searchsorted(labels, run.task.labels))
-        if self.parts.classifier is not None:
-            self.centroids = self.parts.classifier.fit(run, self.centroids, progress)
+        if self.classifier is not None:
+            self.centroids = self.classifier.fit(run, self.centroids, progress)
 
     def predict(
         self, features: Tensor, allowed: Tensor | None = None, centroids: Tensor | None = None
@@ -205,8 +206,8 @@ class IncrementalMethod(TipMethod):
 
     def _logits(self, features: Tensor) -> Tensor:
         """Return the logits (n, K) by label; of several outputs of a class the first."""
-        if self.parts.classifier is not None:
-            return self.parts.classifier.logits(features)
+        if self.classifier is not None:
+            return self.classifier.logits(features)
         weight, bias = self.heads["classifier.weight"], self.heads["classifier.bias"]
         num_labels = max(c.label for c in self.categories if c.label is not None) + 1
         return F.linear(features, weight, bias)[:, :: len(weight) // num_labels]

@@ -13,7 +13,7 @@ is the label, the empirical Fisher information.
 from dataclasses import dataclass
 
 from camp.methods.base import BuildContext
-from camp.methods.cil.base import IncrementalComponents, IncrementalMethod, IncrementalSettings
+from camp.methods.cil.base import IncrementalMethod, IncrementalSettings
 from camp.methods.cil.fine_tune import FineTuneObjective
 from camp.methods.consolidation import Classifier, ElasticWeightConsolidation
 from camp.methods.settings import check_not_negative, check_share
@@ -43,5 +43,4 @@ def make_ewc(context: BuildContext, settings: EwcSettings) -> IncrementalMethod:
     """Make EWC: Fine-tune with the penalty."""
     kept = settings.fisher_kept
     consolidation = ElasticWeightConsolidation(settings.ewc, _classifier, decay=kept, weight=1 - kept)
-    parts = IncrementalComponents(FineTuneObjective, settings.training, callbacks=[consolidation])
-    return IncrementalMethod(context, parts)
+    return IncrementalMethod(context, settings.training, FineTuneObjective, callbacks=[consolidation])

@@ -22,7 +22,7 @@ from torch import Tensor
 
 from camp.core.progress import Progress
 from camp.methods.base import BuildContext
-from camp.methods.cil.base import IncrementalComponents, IncrementalMethod, IncrementalSettings
+from camp.methods.cil.base import IncrementalMethod, IncrementalSettings
 from camp.methods.cil.fine_tune import FineTuneObjective
 from camp.methods.components import TaskRun
 from camp.methods.settings import check_positive
@@ -109,9 +109,9 @@ def linear_svc(features: Tensor, labels: Tensor, c: float) -> tuple[Tensor, Tens
 
 def make_fetril(context: BuildContext, settings: FetrilSettings) -> IncrementalMethod:
     """Make FeTrIL, which trains in the first task alone."""
-    parts = IncrementalComponents(
-        lambda sizes, generator: None if sizes.old else FetrilObjective(sizes, generator),
+    return IncrementalMethod(
+        context,
         settings.training,
+        lambda sizes, generator: None if sizes.old else FetrilObjective(sizes, generator),
         classifier=TranslatedFeatureClassifier(settings.svc),
     )
-    return IncrementalMethod(context, parts)

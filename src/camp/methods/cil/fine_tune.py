@@ -5,23 +5,11 @@
 Nothing is done against forgetting: the lower bound of every table.
 """
 
-from dataclasses import dataclass
-
 from torch import Tensor
 
 from camp.methods.base import BuildContext
-from camp.methods.cil.base import (
-    IncrementalComponents,
-    IncrementalMethod,
-    IncrementalObjective,
-    IncrementalSettings,
-)
+from camp.methods.cil.base import IncrementalMethod, IncrementalObjective, IncrementalSettings
 from camp.methods.trainer import Plan
-
-
-@dataclass(frozen=True)
-class FineTuneSettings(IncrementalSettings):
-    """Settings of training alone."""
 
 
 class FineTuneObjective(IncrementalObjective):
@@ -32,7 +20,6 @@ class FineTuneObjective(IncrementalObjective):
         return {"loss": self.new_cross_entropy(z[0], labels)}
 
 
-def make_fine_tune(context: BuildContext, settings: FineTuneSettings) -> IncrementalMethod:
+def make_fine_tune(context: BuildContext, settings: IncrementalSettings) -> IncrementalMethod:
     """Make Fine-tune."""
-    parts = IncrementalComponents(FineTuneObjective, settings.training)
-    return IncrementalMethod(context, parts)
+    return IncrementalMethod(context, settings.training, FineTuneObjective)

@@ -13,13 +13,7 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from camp.methods.base import BuildContext
-from camp.methods.cil.base import (
-    ClassRange,
-    IncrementalComponents,
-    IncrementalMethod,
-    IncrementalObjective,
-    IncrementalSettings,
-)
+from camp.methods.cil.base import ClassRange, IncrementalMethod, IncrementalObjective, IncrementalSettings
 from camp.methods.settings import check_not_negative, check_positive
 from camp.methods.trainer import Plan
 from camp.nn.losses import logit_distillation
@@ -73,7 +67,6 @@ class LwfObjective(IncrementalObjective):
 
 def make_lwf(context: BuildContext, settings: LwfSettings) -> IncrementalMethod:
     """Make LwF."""
-    parts = IncrementalComponents(
-        lambda sizes, generator: LwfObjective(settings, sizes, generator), settings.training
+    return IncrementalMethod(
+        context, settings.training, lambda sizes, generator: LwfObjective(settings, sizes, generator)
     )
-    return IncrementalMethod(context, parts)

@@ -14,7 +14,6 @@ from camp.core.progress import Progress
 from camp.methods.base import BuildContext
 from camp.methods.cil.base import (
     ClassRange,
-    IncrementalComponents,
     IncrementalMethod,
     IncrementalObjective,
     IncrementalSettings,
@@ -166,9 +165,9 @@ def prototype_replay(
     """Make a method that replays prototypes, on pixels."""
     check_pixels(context.backbone, name)
     memory = PrototypeMemory(covariances)
-    parts = IncrementalComponents(
-        lambda sizes, generator: objective(sizes, generator, settings, memory.on(context.backbone.tip)),
+    return IncrementalMethod(
+        context,
         settings.training,
+        lambda sizes, generator: objective(sizes, generator, settings, memory.on(context.backbone.tip)),
         callbacks=[*callbacks, memory],
     )
-    return IncrementalMethod(context, parts)

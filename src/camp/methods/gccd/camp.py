@@ -68,6 +68,7 @@ def make_camp(context: BuildContext, settings: CampSettings) -> CentroidMethod:
 def camp_parts(settings: CampSettings) -> Composition:
     """Return the components of CAMP: its objective, the projected distiller and the linear adapter."""
     alpha = settings.alpha if settings.alpha is not None else (0.1 if settings.exemplars else 0.5)
+    adapter = LearnedAdapter(settings.adapter, settings.adaptation) if settings.adapter != "none" else None
     return Composition(
         objective=lambda sizes, generator: SimgcdObjective(
             settings,
@@ -81,6 +82,6 @@ def camp_parts(settings: CampSettings) -> Composition:
         distiller=settings.distiller,
         distillation=Distillation(alpha, settings.distill_loss, data="all", views="mean"),
         discovery=settings.discovery,
-        adapter=LearnedAdapter(settings.adapter, settings.adaptation),
+        adapter=adapter,
         exemplars=settings.exemplars,
     )

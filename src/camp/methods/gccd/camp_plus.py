@@ -77,12 +77,10 @@ class AffineAdapter:
 
     discoverer: CampPlusDiscoverer
     ridge: float
-    compares_features: bool
-    """Whether anything is adapted at all."""
 
     def adapt(self, centroids: Tensor, features: Tensor, run: TaskRun, progress: Progress) -> Tensor:
         """c <- A c + b,  T <- A T A^T + (images - classes) Cov(e)  with e = u_new - A u_old - b."""
-        if not self.compares_features or run.trainer is None:
+        if run.trainer is None:
             return centroids
         old, new = (self.discoverer.transform(z) for z in feature_pairs(run, progress))
         weight, bias = least_squares(old, new, self.ridge)
@@ -102,12 +100,13 @@ def make_camp_plus(context: BuildContext, settings: CampPlusSettings) -> Centroi
         max_iterations=found.max_iterations,
         max_novel=found.max_novel,
     )
+    adapter = AffineAdapter(discoverer, settings.adaptation.ridge) if settings.adapter != "none" else None
     parts = replace(
         camp_parts(settings),
         discoverer=discoverer,
         transform=discoverer.transform,
         whiten=discoverer.whiten,
-        adapter=AffineAdapter(discoverer, settings.adaptation.ridge, settings.adapter != "none"),
+        adapter=adapter,
     )
     if not settings.train:
         parts = replace(parts, objective=None, training=replace(settings.training, epochs=0))

@@ -39,9 +39,7 @@ class HeadSizes:
 
 def kmeans_discoverer(settings: Discovery) -> SemiSupervisedKMeansDiscoverer:
     """Make the paper's discoverer."""
-    return SemiSupervisedKMeansDiscoverer(
-        n_init=settings.n_init, max_iterations=settings.max_iterations, max_novel=settings.max_novel
-    )
+    return SemiSupervisedKMeansDiscoverer(settings.n_init, settings.max_iterations, settings.max_novel)
 
 
 def identity(features: Tensor) -> Tensor:
@@ -95,7 +93,7 @@ class CentroidMethod(TipMethod):
         if run.old_tip is not None:
             draw = generator(self.seed, "distiller", task.index)
             network = make_distiller(parts.distiller, self.dim, draw)
-            if network is not None or (parts.adapter is not None and parts.adapter.compares_features):
+            if network is not None or parts.adapter is not None:
                 run.old_features = OldFeatures(run.old_tip, data.views, self.dim, progress)
         sizes = HeadSizes(self.dim, self._num_labels(task), lambda: self._num_categories(task, progress))
         objective = parts.objective(sizes, generator(self.seed, "heads", task.index))

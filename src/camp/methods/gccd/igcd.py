@@ -37,7 +37,7 @@ from camp.discovery.hungarian import match
 from camp.discovery.nearest_centroid import NearestCentroid
 from camp.discovery.soft_nearest_neighbour import SoftNearestNeighbour
 from camp.methods.base import BuildContext, MethodState
-from camp.methods.components import Callback, TaskRun
+from camp.methods.components import TaskRun
 from camp.methods.exemplars import ExemplarMemory
 from camp.methods.gccd.parametric import ParametricMethod, PrototypeRows, feature_batch
 from camp.methods.gccd.simgcd import SimgcdObjective
@@ -106,33 +106,14 @@ class IgcdObjective(SimgcdObjective):
         return terms
 
 
-class SupportSet(Callback):
-    """Gives the objective the features of the support set at the beginning of each epoch."""
-
-    def __init__(self) -> None:
-        self.views: Views | None = None
-        self.rows = torch.empty(0, dtype=torch.long)
-
-    def set(self, views: Views, rows: Tensor) -> None:
-        """Use these images, with the rows (m,) of their prototypes."""
-        self.views, self.rows = views, rows
-
-    def before_epoch(self, run: TaskRun) -> None:
-        """Compute the features of the support set under the present tip."""
-        assert run.trainer is not None
-        assert self.views is not None
-        objective = run.trainer.step.objective
-        assert isinstance(objective, IgcdObjective)
-        objective.set_support(clean_features(run.tip, self.views, Progress(quiet=True)), self.rows)
-
-
 class Igcd(ParametricMethod):
     """Soft nearest neighbours over a support set of images."""
 
     def __init__(self, context: BuildContext, settings: IgcdSettings) -> None:
-        self.support = SupportSet()
-        super().__init__(context, settings, callbacks=[self.support])
+        super().__init__(context, settings)
         self.settings = settings
+        self.support: tuple[Views, Tensor] | None = None
+        """Support set of the task under way: images, and the rows (m,) of their prototypes."""
         self.discovered = ExemplarMemory(0)
         """Support of discovered categories, labelled by position; `exemplars` is that of known classes."""
         self.image_memories["discovered"] = self.discovered
@@ -148,11 +129,21 @@ class Igcd(ParametricMethod):
         clusters = rows.of_task_categories()[result.assignments]
         chosen = self._choose(task, rows, features, clusters)
         kept = self._kept()
-        self.support.set(*kept.behind(views.subset(chosen), clusters[chosen]))
+        self.support = kept.behind(views.subset(chosen), clusters[chosen])
         data = TrainingData(*kept.behind(views, rows.of(task.labels)), len(task))
         draw = generator(self.seed, "heads", task.index)
         objective = IgcdObjective(self.settings, self.dim, rows.total, draw)
         return self._trainer(run, TwoViewStep(objective), data)
+
+    def train_epoch(self, epoch: int) -> dict[str, float]:
+        """Give the objective the features of the support set under the present tip, then train."""
+        trainer = self._current_run().trainer
+        assert trainer is not None
+        assert self.support is not None
+        assert isinstance(trainer.step.objective, IgcdObjective)
+        views, rows = self.support
+        trainer.step.objective.set_support(clean_features(self.tip, views, Progress(quiet=True)), rows)
+        return super().train_epoch(epoch)
 
     def _conclude(self, run: TaskRun, progress: Progress) -> None:
         """Enter clusters as categories, and keep the densest of their images as support."""

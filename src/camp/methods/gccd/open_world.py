@@ -54,11 +54,6 @@ class FeatureMemoryAdapter:
     centroids: LearnedAdapter
     memory: FeatureMemory
 
-    @property
-    def compares_features(self) -> bool:
-        """Whether anything is adapted at all."""
-        return self.centroids.compares_features
-
     def adapt(self, centroids: Tensor, features: Tensor, run: TaskRun, progress: Progress) -> Tensor:
         """Return psi(centroids), and carry the remembered features."""
         adapted = self.centroids.adapt(centroids, features, run, progress)
@@ -87,12 +82,9 @@ def make_open_world(
     device: torch.device,
 ) -> CentroidMethod:
     """Make the method; it reads and updates `memory`, and without epochs it keeps the tip as it is."""
-    parts = replace(
-        camp_parts(settings),
-        discoverer=discoverer,
-        adapter=FeatureMemoryAdapter(LearnedAdapter(settings.adapter, settings.adaptation), memory),
-        known=memory.categories,
-    )
+    parts = replace(camp_parts(settings), discoverer=discoverer, known=memory.categories)
+    if isinstance(parts.adapter, LearnedAdapter):
+        parts = replace(parts, adapter=FeatureMemoryAdapter(parts.adapter, memory))
     if not settings.training.epochs:
         parts = replace(parts, objective=None)
     method = CentroidMethod(BuildContext(backbone, seed, device), parts)

@@ -12,7 +12,7 @@ from camp.core.types import UNLABELLED
 from camp.data.tasks import Task
 from camp.discovery.base import FeatureBatch, KnownCategories, NumberEstimate
 from camp.methods.base import BuildContext, LearnedCategory
-from camp.methods.components import Callback, TaskRun
+from camp.methods.components import TaskRun
 from camp.methods.gccd.centroid_method import kmeans_discoverer
 from camp.methods.settings import SimgcdLosses
 from camp.methods.tip_method import TipMethod
@@ -59,10 +59,8 @@ class PrototypeRows:
 class ParametricMethod(TipMethod):
     """A method with prototypes, of which there must be one for each category before training."""
 
-    def __init__(
-        self, context: BuildContext, settings: SimgcdLosses, callbacks: Sequence[Callback] = ()
-    ) -> None:
-        super().__init__(context, settings.training, callbacks=callbacks)
+    def __init__(self, context: BuildContext, settings: SimgcdLosses) -> None:
+        super().__init__(context, settings.training)
         self.discoverer = kmeans_discoverer(settings.discovery)
         self._estimate: NumberEstimate | None = None
 
