@@ -113,7 +113,7 @@ def test_the_support_set_is_the_densest_images_of_each_category(folder: Path) ->
         assert digests(memory.views) == expected
 
 
-def test_discovered_categories_hold_unlabelled_images_only(folder: Path) -> None:
+def test_discovered_categories_contain_unlabelled_images_only(folder: Path) -> None:
     here = stream("images", folder)
     method = here.build("igcd", exemplars=5)
     for task, _ in here.tasks:

@@ -30,7 +30,7 @@ def resnet() -> IncrementalMethod:
     return make_ssre(BuildContext(network, 0, CPU), small_settings("ssre"))
 
 
-def test_nearness_by_hand() -> None:
+def test_similarity_by_hand() -> None:
     means = torch.tensor([[2.0, 0.0], [0.0, 5.0]])
     z = torch.tensor([[3.0, 0.0], [3.0, 4.0], [-1.0, -1.0]])
     torch.testing.assert_close(similarity(z, means), torch.tensor([1.0, 0.8, 0.0]))
@@ -74,7 +74,7 @@ def test_the_first_task_is_cross_entropy() -> None:
     assert terms["loss"].item() == pytest.approx(expected, rel=1e-5)
 
 
-def test_features_are_not_rewarded_for_leaving_the_prototypes() -> None:
+def test_there_is_no_gradient_through_the_similarity() -> None:
     """Where no loss but L_CE asks for anything, its gradient is that of the cross-entropy with s as a number."""
     draw = generator(0, "features")
     z, means = torch.randn(1, 4, 4, generator=draw).requires_grad_(), torch.randn(3, 4, generator=draw)
@@ -86,7 +86,7 @@ def test_features_are_not_rewarded_for_leaving_the_prototypes() -> None:
     torch.testing.assert_close(got, torch.autograd.grad((s.neg() + 1) @ ce / 4, z)[0])
 
 
-def test_prototypes_are_drawn_from_old_classes_one_a_image() -> None:
+def test_a_prototype_of_an_old_class_is_drawn_for_each_image() -> None:
     loss = objective(ClassPrototypes(torch.randn(3, 4, generator=generator(0)), torch.zeros(())))
     classes = loss.plan(torch.zeros(200), generator(0, "draw"))["classes"]
     assert classes.shape == (200,)
@@ -132,7 +132,7 @@ def test_prototypes_lie_in_the_space_of_the_folded_network(here: Stream) -> None
         torch.testing.assert_close(memory.prototypes.means[label], expected)
 
 
-def test_a_task_with_branches_goes_on_where_it_was_interrupted(here: Stream, tmp_path: Path) -> None:
+def test_a_task_with_branches_is_resumed(here: Stream, tmp_path: Path) -> None:
     """Batch norms, branches and their moments are those of an undisturbed run."""
     first, second = (task for task, _ in here.tasks[:2])
     undisturbed = resnet()
