@@ -66,7 +66,7 @@ def test_centroids_are_means_of_what_was_assigned(here, method):
         torch.testing.assert_close(method.centroids[position], u[assigned == position].mean(dim=0))
 
 
-def test_predictions_are_those_of_linear_discriminant_analysis(here, method):
+def test_predictions_minimise_the_mahalanobis_distance(here, method):
     views = here.tasks[0][1].test_views
     u = method.features(views.clean(torch.arange(len(views))))
     within = method.discoverer.scatter.total / method.discoverer.scatter.degrees_of_freedom
@@ -131,7 +131,7 @@ def method_features(method: Method, task: object) -> torch.Tensor:
         return method.tip.eval()(views.clean(torch.arange(len(views))))  # type: ignore[attr-defined]
 
 
-def test_without_training_features_and_centroids_stay(here, method):
+def test_without_training_centroids_stay(here, method):
     assert method.epochs == 0
     assert torch.equal(method.drift.stored, method.drift.adapted)
 

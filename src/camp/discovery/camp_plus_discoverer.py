@@ -34,11 +34,7 @@ from camp.discovery.size_constraints import constrain_sizes
 class CampPlusDiscoverer(SemiSupervisedKMeansDiscoverer):
     """Discover categories in the metric of all labelled classes so far.
 
-    Args:
-        dim: D, length of a feature.
-        grid: Values that parameters are selected from.
-        power_transform: Whether `transform` takes roots of features.
-        n_init, max_iterations, max_novel: As for `SemiSupervisedKMeansDiscoverer`.
+    Parameters are selected from `grid`; with `power_transform`, `transform` takes roots of features.
     """
 
     def __init__(

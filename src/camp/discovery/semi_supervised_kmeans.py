@@ -141,10 +141,9 @@ def semi_supervised_kmeans(
     if anchors is not None:
         counts = torch.bincount(assignments, minlength=k)[anchored, None]
         own = anchors.weights.double()[:, None]
-        centroids[anchored] = (centroids[anchored] * counts + anchors.centroids.double() * own) / (
-            counts + own
-        )
-        inertia = float((own * (anchors.centroids.double() - centroids[anchored]).square()).sum())
+        means = anchors.centroids.double()
+        centroids[anchored] = (centroids[anchored] * counts + means * own) / (counts + own)
+        inertia = float((own * (means - centroids[anchored]).square()).sum())
     return KMeans(
         centroids=centroids.to(dtype),
         known_labels=known_labels,

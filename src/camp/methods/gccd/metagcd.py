@@ -21,8 +21,7 @@ by L_in alone. Here every task brings labels, and each step of AdamW minimises
 
 The authors' code computes the gradient of L_out at parameters that have been set back to theta in place, so neither at
 theta_s nor through the inner updates; here it is the gradient of the equation above. Their sessions have ten epochs at a
-rate of 1e-4; here a session is one step with a = 0.1. docs/results.md, "Defaults chosen by
-measurement", has the numbers behind both.
+rate of 1e-4; here a session is one step with a = 0.1 (docs/results.md, "Defaults chosen by measurement").
 """
 
 from collections.abc import Iterator
@@ -182,15 +181,10 @@ class EpisodeStep(TrainingStep):
 
 
 def episode(labels: Tensor, num_task_images: int, sessions: int, size: int, draw: torch.Generator) -> Tensor:
-    """Draw the labelled images of an episode.
+    """Draw labelled images for S = `sessions` sessions of `size` images, or as many as are labelled.
 
-    Args:
-        labels: (n + m,) labels of the images of the task, -1 where there is none, then of the exemplars.
-        num_task_images: n.
-        sessions: S, the number of simulated sessions.
-        size: number of images of a session; at most as many as are labelled. Images are repeated only where the
-            classes have too few.
-        draw: random generator.
+    `labels` (n + m,) are those of the n images of the task, then of the exemplars. Images are repeated only where
+    the classes have too few.
 
     Returns:
         Rows (S, 2, size): [s, 0] arrive in session s, half of them of its new classes and half of old ones;

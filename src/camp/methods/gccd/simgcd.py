@@ -11,8 +11,8 @@ and a task adds a prototype for each of its new categories; its row is the posit
 
 The losses of a task use the prototypes of its own categories. With those of all categories so far (`prototypes =
 "all"`, as in the paper's code, which has all K from the start) the mean-entropy term assigns novel images to old
-prototypes and the new ones stay empty (docs/results.md,
-"Defaults chosen by measurement"). Either way nothing is done against forgetting.
+prototypes and the new ones stay empty (docs/results.md, "Defaults chosen by measurement"). Either way nothing is
+done against forgetting.
 
 The paper's code multiplies L by 0.9 from the second task on, a remnant of a distillation that it leaves out; that
 factor has hardly any effect with Adam, and is left out here.
