@@ -116,12 +116,7 @@ class Components:
 
 
 def fit_components(
-    features: Tensor,
-    scatter: WithinClassScatter,
-    n_components: int,
-    shrinkage: float,
-    *,
-    exact: bool = False,
+    features: Tensor, scatter: WithinClassScatter, n_components: int, shrinkage: float, *, exact: bool = False
 ) -> Components:
     """Whiten features (n, D) by the shrunk scatter, and fit at most `n_components` principal components.
 

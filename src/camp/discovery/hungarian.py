@@ -2,6 +2,7 @@
 
 import numpy as np
 from scipy.optimize import linear_sum_assignment
+from sklearn.metrics.cluster import contingency_matrix
 from torch import Tensor
 
 
@@ -29,8 +30,5 @@ def cluster_accuracy(predicted: Tensor, true: Tensor) -> float:
         raise ValueError(f"Need two vectors of equal length, got {predicted.shape}, {true.shape}.")
     if len(true) == 0:
         return 0.0
-    _, clusters = np.unique(predicted.cpu().numpy(), return_inverse=True)
-    _, classes = np.unique(true.cpu().numpy(), return_inverse=True)
-    contingency = np.zeros((clusters.max() + 1, classes.max() + 1), dtype=np.int64)
-    np.add.at(contingency, (clusters, classes), 1)
+    contingency = contingency_matrix(predicted.cpu().numpy(), true.cpu().numpy())
     return sum(int(contingency[pair]) for pair in match(-contingency)) / len(true)

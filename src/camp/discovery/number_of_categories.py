@@ -77,7 +77,9 @@ def estimate_n_novel(
         raise CampError(f"max_novel counts categories and cannot be {max_novel}.")
     maximum = min(max_novel, int((labels == UNLABELLED).sum()))
     folds = []
-    for hidden in _hidden_images(labels, known, n_folds, generator):
+    for group in random_groups(known, min(n_folds, len(known)), generator):
+        half = torch.rand(len(labels), generator=generator).to(labels.device) < 0.5
+        hidden = (labels != UNLABELLED) & (torch.isin(labels, group) | half)
         shown = labels.masked_fill(hidden, UNLABELLED)
         folds.append((hidden, shown, features if embed is None else embed(shown)))
 
@@ -131,13 +133,3 @@ def estimate_without_labels(
             bar.advance()
             bar.say(f"{k} categories score {scores[k]:.3f}")
     return NumberEstimate(argmax(scores, "smallest"), curve(scores, 0))
-
-
-def _hidden_images(labels: Tensor, known: Tensor, n_folds: int, generator: torch.Generator) -> list[Tensor]:
-    """Mask (n,) of each fold: the labelled images whose label is hidden."""
-    labelled = labels != UNLABELLED
-    folds = []
-    for group in random_groups(known, min(n_folds, len(known)), generator):
-        half = torch.rand(len(labels), generator=generator).to(labels.device) < 0.5
-        folds.append(labelled & (torch.isin(labels, group) | half))
-    return folds

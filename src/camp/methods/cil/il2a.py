@@ -27,11 +27,7 @@ from camp.core.errors import CampError
 from camp.data.views import Batch, Views
 from camp.methods.base import BuildContext
 from camp.methods.cil.base import IncrementalMethod
-from camp.methods.cil.prototypes import (
-    PrototypeObjective,
-    PrototypeSettings,
-    prototype_replay,
-)
+from camp.methods.cil.prototypes import PrototypeObjective, PrototypeSettings, prototype_replay
 from camp.methods.trainer import Plan
 from camp.nn.losses import semantic_augmentation
 
