@@ -39,7 +39,7 @@ def test_cosine_ignores_length() -> None:
     assert NearestCentroid(centroids, "l2").predict(z).tolist() == [0]
 
 
-def test_allowed_centroids_alone() -> None:
+def test_only_allowed_centroids_are_predicted() -> None:
     z, centroids = draw(50, 4), draw(6, 4, seed=1)
     allowed = torch.tensor([5, 1, 3])
     classifier = NearestCentroid(centroids)

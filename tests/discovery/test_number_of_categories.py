@@ -40,7 +40,7 @@ def test_digits() -> None:
     assert abs(7 + found.n_novel - 10) <= 2
 
 
-def test_the_curve_has_its_peak_at_the_answer_and_covers_the_range() -> None:
+def test_the_curve_has_its_peak_at_the_estimate_and_covers_the_range() -> None:
     x, classes = mixture(9, noise=0.3)
     found = estimate_n_novel(x, hide(classes, 6), 20, draw(), n_init=5)
     ks = [k for k, _ in found.curve]

@@ -75,7 +75,7 @@ def test_same_draws_give_the_plain_result(known: int, novel: int, seed: int) -> 
     assert torch.allclose(ours, theirs, atol=1e-8)
 
 
-def test_float32_is_no_worse_than_the_plain_way_in_float64() -> None:
+def test_float32_is_as_accurate_as_plain_k_means_in_float64() -> None:
     x, labels, _ = mixture(n=1000, dim=20, known=6, novel=4, noise=1.5)
     found = semi_supervised_kmeans(x.float(), labels, 4, n_init=10, generator=draw(5))
     assert found.inertia <= plain(x, labels, 4, 10, 5)[0] * (1 + 1e-5)
@@ -166,7 +166,7 @@ def test_everything_labelled() -> None:
     assert found.assignments.tolist() == [1, 1, 0]
 
 
-def test_same_generator_same_answer() -> None:
+def test_the_same_generator_gives_the_same_number() -> None:
     x, labels, _ = mixture()
     first, second = (semi_supervised_kmeans(x, labels, 2, n_init=5, generator=draw(3)) for _ in range(2))
     assert torch.equal(first.centroids, second.centroids)
@@ -233,8 +233,8 @@ def test_anchors_act_like_labelled_members():
     )
     # The same draws choose other points when others come before them, so the whole is started from the answer.
     whole = torch.cat([old, new])
-    told = torch.cat([old_labels, torch.where(found.assignments < 3, found.assignments, labels)])
-    told[40:][found.assignments >= 3] = -1
+    all_labels = torch.cat([old_labels, torch.where(found.assignments < 3, found.assignments, labels)])
+    all_labels[40:][found.assignments >= 3] = -1
     for c in range(3):
         members = torch.cat([old_labels, found.assignments]) == c
         assert torch.allclose(found.centroids[c], whole[members].mean(dim=0))
@@ -242,7 +242,7 @@ def test_anchors_act_like_labelled_members():
     free = labels == -1
     assert found.known_labels == (0, 1, 2)
     assert torch.equal(nearest[free], found.assignments[free])
-    again = semi_supervised_kmeans(whole, told, 2, n_init=9, generator=torch.Generator().manual_seed(3))
+    again = semi_supervised_kmeans(whole, all_labels, 2, n_init=9, generator=torch.Generator().manual_seed(3))
     spread = sum(
         float((old[old_labels == c] - anchors.centroids[i]).square().sum()) for i, c in enumerate((0, 1))
     )

@@ -77,8 +77,8 @@ def test_the_shrinkage_that_separates_classes_is_selected():
         shrinkage=(1.0, 0.1), n_components=(8,), inverse_temperature=(10.0,), size_prior=(0.9,)
     )
     u, labels, _ = classes(12, 3, 20, nuisance=3.0)
-    selection = select_parameters(simulation(u, labels, grid), 3, QUIET)
-    assert selection.parameters.shrinkage == 0.1
+    parameters, _ = select_parameters(simulation(u, labels, grid), 3, QUIET)
+    assert parameters.shrinkage == 0.1
     plain, learned = (
         sum(simulation(u, labels, grid).scores(parameters, 3)) for parameters in grid.metrics(grid.default())
     )
@@ -119,9 +119,7 @@ def test_the_accuracy_of_a_fold_by_hand():
 
 def test_with_too_few_classes_the_defaults_are_used():
     u, labels, _ = classes(3, 2, 10, nuisance=1.0)
-    selection = select_parameters(simulation(u, labels), 2, QUIET)
-    assert selection.parameters == ParameterGrid().default()
-    assert selection.score is None
+    assert select_parameters(simulation(u, labels), 2, QUIET) == (ParameterGrid().default(), None)
 
 
 def test_points_are_principal_components_at_unit_length():

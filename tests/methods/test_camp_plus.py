@@ -66,7 +66,7 @@ def test_centroids_are_means_of_what_was_assigned(here, method):
         torch.testing.assert_close(method.centroids[position], u[assigned == position].mean(dim=0))
 
 
-def test_answers_are_those_of_the_discriminant(here, method):
+def test_predictions_minimise_the_mahalanobis_distance(here, method):
     views = here.tasks[0][1].test_views
     u = method.features(views.clean(torch.arange(len(views))))
     within = method.discoverer.scatter.total / method.discoverer.scatter.degrees_of_freedom
@@ -79,7 +79,7 @@ def test_answers_are_those_of_the_discriminant(here, method):
     assert torch.equal(method.predict(u, allowed), allowed[distances[:, allowed].argmin(dim=1)])
 
 
-def test_shrunk_altogether_it_is_the_nearest_centroid(here):
+def test_with_full_shrinkage_it_is_the_nearest_centroid(here):
     method = learned(here, shrinkage=1.0)
     views = here.tasks[0][1].test_views
     u = method.features(views.clean(torch.arange(len(views))))
@@ -131,7 +131,7 @@ def method_features(method: Method, task: object) -> torch.Tensor:
         return method.tip.eval()(views.clean(torch.arange(len(views))))  # type: ignore[attr-defined]
 
 
-def test_untrained_nothing_moves(here, method):
+def test_without_training_centroids_stay(here, method):
     assert method.epochs == 0
     assert torch.equal(method.drift.stored, method.drift.adapted)
 
@@ -163,6 +163,6 @@ def test_roots_around_the_median():
         ({"n_components": 0}, "at least one component"),
     ],
 )
-def test_what_cannot_be_is_refused(options, sentence):
+def test_impossible_settings_are_refused(options, sentence):
     with pytest.raises(CampError, match=sentence):
         small_settings("camp-plus", **{"train": False, **options})

@@ -98,7 +98,7 @@ def equal(a: Any, b: Any) -> bool:
 
 @dataclass
 class Reference:
-    """An undisturbed run over all tasks of a stream."""
+    """An uninterrupted run over all tasks of a stream."""
 
     here: Stream
     name: str
@@ -271,7 +271,7 @@ def test_the_same_seed_gives_the_same_numbers_and_another_does_not(
 
 
 @every_case
-def test_interrupted_and_resumed_is_undisturbed(runs: Runs, name: str, kind: str, labels: str) -> None:
+def test_a_resumed_run_equals_an_uninterrupted_one(runs: Runs, name: str, kind: str, labels: str) -> None:
     run = runs.reference(name, kind, PLANS[labels])
     moments = run.checkpoints if kind == kind_in_turn(name, 0) else INSIDE_TASKS
     for moment in moments:
@@ -338,7 +338,7 @@ UNUSUAL: dict[str, list[Plan]] = {
     "no unlabelled image": [{0: (6, 0), 1: (6, 0)}, {3: (6, 0), 4: (6, 0)}],
     "no labelled image": [{0: (0, 8), 1: (0, 8)}, {3: (0, 8), 4: (0, 8)}],
     "labels in the first task only": [{0: (5, 4), 2: (0, 8)}, {3: (0, 8), 4: (0, 8)}],
-    "a class comes again": [{0: (5, 4), 2: (0, 8)}, {0: (6, 4), 1: (4, 5), 3: (0, 8)}],
+    "a class of an earlier task": [{0: (5, 4), 2: (0, 8)}, {0: (6, 4), 1: (4, 5), 3: (0, 8)}],
     "a novel class gets labels": [{0: (5, 4), 2: (0, 8)}, {0: (0, 4), 2: (4, 4), 3: (0, 8)}],
     "last batch of one image": [{0: (6, 5), 1: (0, 6)}, {3: (6, 5), 4: (0, 6)}],
     "last batch of one, no labels": [{0: (0, 9), 1: (0, 8)}, {3: (0, 9), 4: (0, 8)}],
@@ -382,7 +382,7 @@ def check_unusual(runs: Runs, name: str, kind: str, plans: list[Plan]) -> None:
 @pytest.mark.parametrize("name", DISCOVERING)
 def test_a_class_keeps_its_category(runs: Runs, name: str) -> None:
     """Labelled images of a class that is known already move its category; they make no second one."""
-    case = "a class comes again"
+    case = "a class of an earlier task"
     kind = kind_in_turn(name, list(UNUSUAL).index(case))
     run = runs.reference(name, kind, UNUSUAL[case], moments=())
     first, second = ([(c.id, c.label) for c in run.outcome.categories if c.task == task] for task in (0, 1))

@@ -48,7 +48,7 @@ def clouds(classes: int) -> tuple[Tensor, Tensor]:
 
 
 @pytest.mark.parametrize("classes", [2, 3, 5])
-def test_support_vectors_answer_as_those_of_scikit_learn(classes: int) -> None:
+def test_support_vectors_predict_as_those_of_scikit_learn(classes: int) -> None:
     features, labels = clouds(classes)
     weight, bias = linear_svc(features, labels, c=0.5)
     assert weight.shape == (classes, 6)
@@ -65,7 +65,7 @@ def test_errors_weigh_more_with_a_greater_c() -> None:
     assert linear_svc(features, labels, c=10.0)[0].norm() > 2 * linear_svc(features, labels, c=0.01)[0].norm()
 
 
-def test_a_class_alone_is_the_answer() -> None:
+def test_a_single_class_is_always_predicted() -> None:
     weight, bias = linear_svc(
         torch.randn(4, 3, generator=generator(0)), torch.zeros(4, dtype=torch.long), 1.0
     )
@@ -81,7 +81,7 @@ def here(tmp_path_factory: pytest.TempPathFactory) -> Stream:
 
 def test_the_network_is_frozen_after_the_first_task(here: Stream) -> None:
     method, losses, tips = here.build("fetril"), [], []
-    begun = {key: value.clone() for key, value in method.tip.state_dict().items()}  # type: ignore[attr-defined]
+    initial = {key: value.clone() for key, value in method.tip.state_dict().items()}  # type: ignore[attr-defined]
     for task, _ in here.tasks:
         method.start_task(task, QUIET)
         losses.append([method.train_epoch(epoch)["loss"] for epoch in range(method.epochs)])
@@ -90,7 +90,7 @@ def test_the_network_is_frozen_after_the_first_task(here: Stream) -> None:
     assert min(losses[0]) > 0
     assert losses[1:] == [[0.0, 0.0]] * 2
     assert all(
-        not torch.equal(tips[0][key], value) for key, value in begun.items() if key.startswith("convs")
+        not torch.equal(tips[0][key], value) for key, value in initial.items() if key.startswith("convs")
     )
     for tip in tips[1:]:
         assert all(torch.equal(tip[key], value) for key, value in tips[0].items())
@@ -110,7 +110,7 @@ def test_a_class_is_remembered_by_the_mean_of_its_features(here: Stream) -> None
     assert len(kept) == 8
 
 
-def test_old_classes_are_still_told_apart(here: Stream) -> None:
+def test_old_classes_are_still_distinguished(here: Stream) -> None:
     """By one classifier over all of them, though it has seen no image of theirs since."""
     method = here.build("fetril", epochs=8)
     for task, _ in here.tasks:

@@ -72,7 +72,7 @@ def test_fisher_information_adds_up_over_tasks(here: Stream) -> None:
         torch.testing.assert_close(value, first[name] + second[name])
 
 
-def test_consolidation_holds_the_tip(here: Stream) -> None:
+def test_consolidation_keeps_the_tip_near_its_old_parameters(here: Stream) -> None:
     """The penalty begins at 0, where the tip was, and a stronger one lets it go less far."""
     moved = {}
     for strength in (0.0, 1e9):

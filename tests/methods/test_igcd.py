@@ -14,7 +14,7 @@ from camp.core.errors import CampError
 from camp.data.tasks import Task
 from camp.discovery.density import density
 from camp.methods.gccd.igcd import Igcd, IgcdObjective, IgcdSettings
-from camp.methods.gccd.simgcd_objective import SimgcdObjective
+from camp.methods.gccd.simgcd import SimgcdObjective
 from camp.methods.settings import Training
 from camp.methods.trainer import clean_features
 from camp.nn.losses import teacher_temperature
@@ -113,7 +113,7 @@ def test_the_support_set_is_the_densest_images_of_each_category(folder: Path) ->
         assert digests(memory.views) == expected
 
 
-def test_discovered_categories_hold_unlabelled_images_only(folder: Path) -> None:
+def test_discovered_categories_contain_unlabelled_images_only(folder: Path) -> None:
     here = stream("images", folder)
     method = here.build("igcd", exemplars=5)
     for task, _ in here.tasks:
@@ -140,7 +140,7 @@ def test_known_and_discovered_categories_are_replayed(folder: Path) -> None:
     assert sorted(training.labels[len(task) :].tolist()) == [0, 0, 1, 1]
     expected = {-1: -1, 0: 0, 1: 2}
     assert training.labels[: len(task)].tolist() == [expected[label] for label in task.labels.tolist()]
-    views, rows = method.support.views, method.support.rows
+    views, rows = method.support
     assert sorted(rows.tolist()) == [
         0,
         0,

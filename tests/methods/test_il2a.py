@@ -1,4 +1,4 @@
-"""IL2A: classes of mixed images, which do not last, and old classes with their spread."""
+"""IL2A: outputs of mixed classes, which are removed after a task, and old classes with their spread."""
 
 import math
 from itertools import combinations
@@ -127,18 +127,18 @@ def learned(here: Stream, tasks: int, **options: Any) -> tuple[IncrementalMethod
     return method, terms
 
 
-def test_classes_of_pairs_do_not_last(here: Stream) -> None:
+def test_outputs_of_pairs_are_removed_after_the_task(here: Stream) -> None:
     method = here.build("il2a")
     assert isinstance(method, IncrementalMethod)
     for (task, _), known, pairs in zip(here.tasks, (3, 5, 6), (3, 1, 0)):
-        before = method.heads.tensors.get("classifier.weight", torch.empty(0, method.dim))
+        before = method.heads.get("classifier.weight", torch.empty(0, method.dim))
         method.start_task(task, QUIET)
         rows = method._current_run().trainer.step.objective.get_parameter("classifier.weight")
         assert len(rows) == known + pairs
         assert torch.equal(rows[: len(before)], before)  # rows of old classes go on
         method.train_epoch(0)
         method.finish_task(QUIET)
-        assert {name: len(value) for name, value in method.heads.tensors.items()} == {
+        assert {name: len(value) for name, value in method.heads.items()} == {
             "classifier.weight": known,
             "classifier.bias": known,
         }
@@ -156,7 +156,7 @@ def test_old_prototypes_enter_from_the_second_task_on(here: Stream) -> None:
     assert other[2:] != terms[2:4]
 
 
-def test_settings_and_networks_that_cannot_be_are_refused(tmp_path: Path) -> None:
+def test_impossible_settings_and_networks_are_refused(tmp_path: Path) -> None:
     for options in ({"mixtures": 0}, {"semantic_strength": -1.0}):
         with pytest.raises(CampError, match="IL2A needs"):
             Il2aSettings(**options)

@@ -46,7 +46,7 @@ def test_an_epoch_shows_every_image_once(here: Stream) -> None:
     assert sorted(row for rows in steps for row in rows.tolist()) == list(range(17))
 
 
-def test_fine_tune_looks_at_the_classes_of_its_task_alone() -> None:
+def test_fine_tune_uses_the_classes_of_its_task_alone() -> None:
     objective = FineTuneObjective(ClassRange(4, 2, 5), torch.Generator().manual_seed(0))
     z = torch.randn(1, 6, 4, generator=torch.Generator().manual_seed(1))
     labels = torch.tensor([2, 3, 4, 4, 2, 3])
@@ -62,25 +62,25 @@ def test_fine_tune_looks_at_the_classes_of_its_task_alone() -> None:
 def test_old_rows_of_the_classifier_stay_where_they_are(here: Stream) -> None:
     method = built("fine-tune")
     learn(method, here.tasks[0][0])
-    before = method.heads.tensors["classifier.weight"].clone()
+    before = method.heads["classifier.weight"].clone()
     learn(method, here.tasks[1][0])
-    after = method.heads.tensors["classifier.weight"]
+    after = method.heads["classifier.weight"]
     assert after.shape == (4, method.dim)
     assert torch.equal(after[:2], before)  # no loss touches them
 
 
-def test_answers_are_the_greatest_logit_of_those_allowed(here: Stream) -> None:
+def test_predictions_are_the_largest_allowed_logit(here: Stream) -> None:
     method = built("fine-tune")
     for task, _ in here.tasks:
         learn(method, task)
     z = torch.randn(30, method.dim, generator=torch.Generator().manual_seed(0))
-    logits = F.linear(z, method.heads.tensors["classifier.weight"], method.heads.tensors["classifier.bias"])
+    logits = F.linear(z, method.heads["classifier.weight"], method.heads["classifier.bias"])
     assert torch.equal(method.predict(z), logits.argmax(1))
     allowed = torch.tensor([1, 2])
     assert torch.equal(method.predict(z, allowed), 1 + logits[:, 1:3].argmax(1))
 
 
-def test_lwf_distils_the_old_answers_at_its_temperature() -> None:
+def test_lwf_distils_the_old_predictions_at_its_temperature() -> None:
     settings = LwfSettings(lwf=3.0, temperature=2.0)
     objective = LwfObjective(settings, ClassRange(4, 2, 5), torch.Generator().manual_seed(0))
     heads = {"classifier.weight": torch.randn(2, 4), "classifier.bias": torch.randn(2)}
@@ -97,7 +97,7 @@ def test_lwf_distils_the_old_answers_at_its_temperature() -> None:
     assert "kd" not in objective(z, labels, {}, None)
 
 
-def test_lwf_moves_old_answers_less_than_fine_tune(here: Stream) -> None:
+def test_lwf_changes_old_predictions_less_than_fine_tune(here: Stream) -> None:
     z = here.tasks[0][0].views.clean(torch.arange(17))
     moved = []
     for name, options in (("fine-tune", {}), ("lwf", {"lwf": 20.0})):
@@ -115,7 +115,7 @@ def consolidation_of(method: IncrementalMethod) -> ElasticWeightConsolidation:
     return consolidation
 
 
-def test_ewc_gathers_fisher_information_and_holds_the_network(here: Stream) -> None:
+def test_ewc_accumulates_fisher_information_and_limits_changes_of_the_network(here: Stream) -> None:
     free, held = built("ewc", ewc=0.0, epochs=4), built("ewc", ewc=1e7, epochs=4)
     distances = []
     for method in (free, held):
@@ -134,7 +134,7 @@ def test_ewc_gathers_fisher_information_and_holds_the_network(here: Stream) -> N
     assert distances[1] < 0.2 * distances[0]
 
 
-def test_ewc_merges_by_halves(here: Stream) -> None:
+def test_ewc_averages_old_and_new_fisher_information(here: Stream) -> None:
     method = built("ewc", fisher_kept=0.25)
     consolidation = consolidation_of(method)
     consolidation.add({"a": torch.tensor(8.0)})
@@ -151,7 +151,7 @@ def test_joint_sees_the_images_of_all_tasks(here: Stream) -> None:
     assert sum(map(len, rows_of_an_epoch(method))) == 34
 
 
-def test_a_class_that_comes_again_is_refused(tmp_path: Path) -> None:
+def test_a_class_of_an_earlier_task_is_refused(tmp_path: Path) -> None:
     again = stream("images", tmp_path, ({0: (5, 0), 1: (5, 0)}, {1: (5, 0), 2: (5, 0)}))
     method = built("fine-tune")
     learn(method, again.tasks[0][0])

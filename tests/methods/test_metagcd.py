@@ -52,7 +52,7 @@ def make_meta(tip: torch.nn.Module | None = None, dim: int = DIM, **options: Any
 
 
 def make_sessions(count: int = 2, twins: bool = False) -> list[Session]:
-    """list[Session] of six images each, as vectors; with `twins` each image arrives with one just like it."""
+    """Sessions of six images each, as vectors; with `twins` each image arrives with one just like it."""
     draw = generator(4)
 
     def batch(twins: bool) -> dict[str, Tensor]:
@@ -93,7 +93,7 @@ def slow_meta_loss(made: Meta, sessions: list[Session]) -> float:
 
 
 @pytest.mark.parametrize("options", [{}, {"inner_steps": 3, "inner_rate": 0.05}, {"first_order": True}])
-def test_the_meta_objective_is_an_episode_played_through(options: dict[str, Any]) -> None:
+def test_the_meta_objective_is_its_definition(options: dict[str, Any]) -> None:
     made, sessions = make_meta(**options), make_sessions(3)
     assert made.meta_loss(theta_of(made), sessions).item() == pytest.approx(slow_meta_loss(made, sessions))
 
@@ -148,7 +148,7 @@ def classes(rows: Tensor) -> set[int]:
     return set(LABELS[rows].flatten().tolist())
 
 
-def test_an_episode_is_a_small_stream() -> None:
+def test_an_episode_adds_classes_session_by_session() -> None:
     brought = set()
     for seed in range(10):
         rows = episode(LABELS, OWN, 2, 100, generator(seed))
@@ -164,7 +164,7 @@ def test_an_episode_is_a_small_stream() -> None:
     assert brought == set(range(6))
 
 
-def test_no_image_comes_twice_where_there_are_enough() -> None:
+def test_no_image_is_repeated_where_there_are_enough() -> None:
     labels = torch.arange(4).repeat_interleave(10)
     for part in episode(labels, 40, 3, 12, generator()).flatten(0, 1):
         assert len(part.unique()) == 12
@@ -222,7 +222,7 @@ def test_settings_are_checked(options: dict[str, Any], message: str) -> None:
         MetaGcdSettings(**options)
 
 
-def test_a_step_goes_down_both_losses(tmp_path: Path) -> None:
+def test_a_step_decreases_both_losses(tmp_path: Path) -> None:
     """Steps of the task's images with and without labelled ones beside them."""
     with_labels = stream("vectors", tmp_path, [{0: (6, 4), 1: (5, 5), 2: (0, 9)}])
     without = stream("vectors", tmp_path, [{0: (0, 10), 1: (0, 10), 2: (0, 9)}])

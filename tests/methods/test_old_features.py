@@ -10,7 +10,7 @@ from camp.data.bank.views import BankViews, FreshViews
 from camp.methods import distillation as distillation_module
 from camp.methods.distillation import OldFeatures
 from camp.methods.gccd.camp import CampSettings
-from camp.methods.gccd.simgcd_objective import SimgcdObjective
+from camp.methods.gccd.simgcd import SimgcdObjective
 from camp.methods.trainer import frozen_copy
 from camp.nn.distillers import make_distiller
 

@@ -19,10 +19,10 @@ from camp.nn.backbones import BackboneSettings, make_backbone
 QUIET, CPU, DIM = Progress(quiet=True), torch.device("cpu"), 48
 
 
-def kinds(which: list[int], per_kind: int, seed: int) -> tuple[torch.Tensor, torch.Tensor]:
-    """Vectors of some kinds, a few directions apart."""
+def vectors_of(which: list[int], per_category: int, seed: int) -> tuple[torch.Tensor, torch.Tensor]:
+    """Vectors of some categories, which lie in different directions."""
     means = 3 * torch.randn(12, DIM, generator=torch.Generator().manual_seed(9))
-    of = torch.tensor(which).repeat_interleave(per_kind)
+    of = torch.tensor(which).repeat_interleave(per_category)
     return means[of] + torch.randn(len(of), DIM, generator=torch.Generator().manual_seed(seed)), of
 
 
@@ -51,18 +51,18 @@ def learned(
     return method, memory
 
 
-def test_old_kinds_take_their_images_back_beside_known_and_new_ones(tmp_path):
-    old, of = kinds([0, 1, 2], 20, seed=1)
-    new, truth = kinds([1, 2, 5, 6, 7], 15, seed=2)
+def test_images_of_earlier_categories_return_to_them(tmp_path):
+    old, of = vectors_of([0, 1, 2], 20, seed=1)
+    new, truth = vectors_of([1, 2, 5, 6, 7], 15, seed=2)
     labels = torch.full((len(new),), -1)
-    labels[truth == 5] = torch.where(torch.arange(15) < 7, 3, -1)  # kind 5 is labelled now, as position 3
+    labels[truth == 5] = torch.where(torch.arange(15) < 7, 3, -1)  # category 5 is labelled now, as position 3
     method, _ = learned(frozen(), (old, of), new, labels, 2, tmp_path)
     assigned = method.assigned()
     assert (assigned[truth == 1] == 1).float().mean() > 0.9
     assert (assigned[truth == 2] == 2).float().mean() > 0.9
     assert (assigned[truth == 5] == 3).float().mean() > 0.9
     assert len(method.categories) == 6
-    assert {int(assigned[truth == kind].mode().values) for kind in (6, 7)} == {4, 5}
+    assert {int(assigned[truth == category].mode().values) for category in (6, 7)} == {4, 5}
     # A centroid is the mean of everything that ever belonged to it.
     for position in range(6):
         members = torch.cat([old[of == position], new[assigned == position]])
@@ -70,37 +70,37 @@ def test_old_kinds_take_their_images_back_beside_known_and_new_ones(tmp_path):
 
 
 @pytest.mark.parametrize(("novel", "labelled"), [([8, 9], True), ([8, 9], False), ([], False)])
-def test_the_number_of_new_kinds_is_estimated_with_what_is_remembered(novel, labelled, tmp_path):
-    old, of = kinds([0, 1, 2, 3, 4, 5], 20, seed=1)
-    new, truth = kinds([1, 2, *novel], 20, seed=2)
+def test_the_number_of_novel_categories_is_estimated_with_remembered_features(novel, labelled, tmp_path):
+    old, of = vectors_of([0, 1, 2, 3, 4, 5], 20, seed=1)
+    new, truth = vectors_of([1, 2, *novel], 20, seed=2)
     labels = torch.where((truth == 1) & (torch.arange(len(truth)) % 2 == 0) & labelled, truth, -1)
     method, _ = learned(frozen(), (old, of), new, labels, None, tmp_path)
     assert abs(method.discovery.n_novel - len(novel)) <= 1
 
 
 def test_nothing_remembered_and_nothing_labelled(tmp_path):
-    new, truth = kinds([0, 1, 2, 3], 20, seed=2)
+    new, truth = vectors_of([0, 1, 2, 3], 20, seed=2)
     nothing = (torch.empty(0, DIM), torch.empty(0, dtype=torch.long))
     method, _ = learned(frozen(), nothing, new, torch.full((80,), -1), None, tmp_path)
     assert method.discovery.n_novel == 4
-    assert len({int(method.assigned()[truth == kind].mode().values) for kind in range(4)}) == 4
+    assert len({int(method.assigned()[truth == category].mode().values) for category in range(4)}) == 4
 
 
-def test_single_odd_images_are_no_kind_where_the_number_is_estimated(tmp_path):
-    old, of = kinds([0, 1, 2, 3], 20, seed=1)
-    new, _ = kinds([0, 1, 2, 3], 15, seed=2)
+def test_single_outliers_are_no_category_where_the_number_is_estimated(tmp_path):
+    old, of = vectors_of([0, 1, 2, 3], 20, seed=1)
+    new, _ = vectors_of([0, 1, 2, 3], 15, seed=2)
     odd = 40 * torch.eye(DIM)[:2]
     batch, labels = torch.cat([new, odd]), torch.full((62,), -1)
     estimated, _ = learned(frozen(), (old, of), batch, labels, None, tmp_path)
     sizes = torch.bincount(estimated.assigned(), minlength=len(estimated.categories))
     assert bool((sizes[4:] >= MIN_CLUSTER_SIZE).all())
-    told, _ = learned(frozen(), (old, of), batch, labels, 2, tmp_path)
-    assert len(told.categories) == 6
+    given, _ = learned(frozen(), (old, of), batch, labels, 2, tmp_path)
+    assert len(given.categories) == 6
 
 
-def test_with_training_old_kinds_are_carried_along(tmp_path):
-    old, of = kinds([0, 1, 2], 30, seed=1)
-    new, truth = kinds([1, 4, 5], 30, seed=2)
+def test_with_training_remembered_features_are_adapted(tmp_path):
+    old, of = vectors_of([0, 1, 2], 30, seed=1)
+    new, truth = vectors_of([1, 4, 5], 30, seed=2)
     labels = torch.where((truth == 4) & (torch.arange(90) % 2 == 0), 3, -1)
     training = Training(epochs=8, batch_size=32, learning_rate=3e-3)
     settings = CampSettings(training=training, discovery=Discovery(n_init=10), projector_width=32)

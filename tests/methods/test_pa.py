@@ -1,4 +1,4 @@
-"""What is special about PA: proxies that last and learn fast, distillation, clipping by value."""
+"""What is special about PA: persistent proxies with their own learning rate, distillation, clipping by value."""
 
 import pytest
 import torch
@@ -29,23 +29,23 @@ def proxies_of(method: CentroidMethod) -> Tensor:
     return objective.proxies.detach().clone()
 
 
-def test_the_references_numbers_are_the_defaults(vectors: Stream) -> None:
+def test_the_defaults_are_those_of_the_reference(vectors: Stream) -> None:
     usual = PaSettings()
     assert (usual.scale, usual.margin, usual.alpha, usual.exemplars) == (32.0, 0.1, 0.5, 20)
     assert (usual.training.learning_rate, usual.training.batch_size, usual.proxy_rate) == (1e-4, 256, 100.0)
     assert built(vectors).parts.clipping == "value"
 
 
-def test_proxies_last_and_new_classes_get_new_ones(vectors: Stream) -> None:
+def test_proxies_are_persistent_and_new_classes_get_new_ones(vectors: Stream) -> None:
     method = built(vectors)
     (first, _), (second, _) = vectors.tasks
     method.start_task(first, QUIET)
-    begun = proxies_of(method)
-    assert begun.shape == (2, method.dim)  # two known digits; the novel one has none
+    initial = proxies_of(method)
+    assert initial.shape == (2, method.dim)  # two known digits; the novel one has none
     for epoch in range(method.epochs):
         method.train_epoch(epoch)
     learned = proxies_of(method)
-    assert not torch.equal(learned, begun)
+    assert not torch.equal(learned, initial)
     method.finish_task(QUIET)
 
     method.start_task(second, QUIET)
@@ -67,7 +67,7 @@ def test_proxies_learn_a_hundred_times_faster_than_the_tip(vectors: Stream) -> N
     assert (proxies_of(method) - proxies).abs().max().item() == pytest.approx(1e-2, rel=1e-3)
 
 
-def test_distillation_begins_in_the_second_task(vectors: Stream) -> None:
+def test_distillation_starts_in_the_second_task(vectors: Stream) -> None:
     method = built(vectors, alpha=0.3)
     (first, _), (second, _) = vectors.tasks
     method.start_task(first, QUIET)
@@ -97,7 +97,7 @@ def test_old_features_are_compared_on_the_tasks_images_twice_as_strongly(vectors
     torch.testing.assert_close(distiller.loss(z, batch), expected)
 
 
-def test_a_proxy_draws_its_class_near(vectors: Stream) -> None:
+def test_training_moves_a_class_towards_its_proxy(vectors: Stream) -> None:
     """After some epochs a labelled image is nearer to the proxy of its class than to the other."""
     method = built(vectors, epochs=30, learning_rate=1e-3)
     task = vectors.tasks[0][0]

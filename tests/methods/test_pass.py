@@ -57,7 +57,7 @@ def negative_log_share(made: PassObjective, z: Tensor, output: int) -> float:
     return math.log(sum(math.exp(logit - logits[output]) for logit in logits))
 
 
-def test_the_first_task_is_a_classification_of_classes_and_turns() -> None:
+def test_the_first_task_classifies_classes_and_rotations() -> None:
     made, z, labels, plan, _ = step(None)
     assert plan == {}
     assert made.classifier.weight.shape == (12, DIM)
@@ -95,7 +95,7 @@ def test_features_that_did_not_move_have_a_gradient() -> None:
     assert z.grad.isfinite().all()
 
 
-def test_a_share_of_a_step_sees_the_turns_of_its_own_views(here: Stream) -> None:
+def test_a_process_sees_the_rotations_of_its_own_views(here: Stream) -> None:
     views, made = here.tasks[0][0].views, objective(None)
     rows = torch.tensor([3, 0, 9, 5, 7])
     ids = views.draw(rows, 1, generator(0))
@@ -143,9 +143,9 @@ def test_prototypes_are_the_means_of_the_task_they_came_with(here: Stream) -> No
     assert later.radius == first.radius
 
 
-def test_a_image_is_answered_by_the_outputs_that_are_not_turned(here: Stream) -> None:
+def test_images_are_classified_by_the_outputs_without_rotation(here: Stream) -> None:
     method, _ = learned(here, 2)
-    weight, bias = method.heads.tensors["classifier.weight"], method.heads.tensors["classifier.bias"]
+    weight, bias = method.heads["classifier.weight"], method.heads["classifier.bias"]
     assert weight.shape == (16, method.dim)
     z = torch.randn(50, method.dim, generator=generator(0))
     answers = [int((weight[::4] @ x + bias[::4]).argmax()) for x in z]

@@ -1,4 +1,4 @@
-"""What is remembered of old classes, held against numpy."""
+"""Prototypes of old classes, compared with numpy."""
 
 import numpy as np
 import pytest
@@ -31,11 +31,11 @@ def test_means_covariances_and_radius_are_numpys() -> None:
     assert found.radius.item() == pytest.approx(radius, rel=1e-5)
 
 
-def test_covariances_are_kept_only_for_those_who_ask() -> None:
+def test_covariances_are_kept_only_on_request() -> None:
     assert measured(*some([0, 0, 1, 1]), covariances=False).covariances is None
 
 
-def test_a_class_of_one_image_has_no_spread_and_tells_nothing_about_it() -> None:
+def test_a_class_of_one_image_has_no_variance_and_is_left_out_of_the_radius() -> None:
     features, labels = some([0, 1, 1, 1, 1])
     found = measured(features, labels, covariances=True)
     assert found.covariances is not None
@@ -46,7 +46,7 @@ def test_a_class_of_one_image_has_no_spread_and_tells_nothing_about_it() -> None
     assert torch.equal(alone.means, features[:1])
 
 
-def test_a_task_adds_its_classes_and_the_radius_stays_the_firsts() -> None:
+def test_a_task_adds_its_classes_and_keeps_the_radius_of_the_first() -> None:
     first = measured(*some([0, 0, 0, 1, 1]), covariances=True)
     second = measured(*some([2, 2, 3, 3, 3], seed=1), covariances=True)
     both = first.concat(second)

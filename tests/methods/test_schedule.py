@@ -4,8 +4,8 @@ import numpy as np
 import pytest
 from slow_trainer import reference_rates
 
-from camp.methods.schedule import learning_rate
 from camp.methods.settings import Training
+from camp.methods.trainer import learning_rate
 
 
 @pytest.mark.parametrize("steps", [79, 17, 16, 11, 50, 100, 101])
@@ -16,7 +16,7 @@ def test_learning_rate_is_the_reference_schedule(steps: int) -> None:
     np.testing.assert_allclose(actual, expected, rtol=1e-6)
 
 
-def test_learning_rates_the_reference_was_seen_with() -> None:
+def test_learning_rates_are_those_logged_by_the_reference() -> None:
     """CIFAR-100 has 79 steps an epoch, CUB-200 has 17."""
     training = Training()
     assert learning_rate(training, 0, 0, 79) == pytest.approx(1e-11)

@@ -9,8 +9,7 @@ from small_streams import QUIET, USUAL, Stream, stream
 
 from camp.core.errors import CampError
 from camp.data.tasks import Task
-from camp.methods.gccd.simgcd import GrowingObjective, Simgcd, SimgcdSettings
-from camp.methods.gccd.simgcd_objective import SimgcdObjective
+from camp.methods.gccd.simgcd import GrowingObjective, Simgcd, SimgcdObjective, SimgcdSettings
 
 
 @pytest.fixture(scope="module")
@@ -34,7 +33,7 @@ def in_task(method: Any) -> torch.Tensor:
     return method.state().tensors["trainer.objective.prototypes.weight"]
 
 
-def test_prototypes_last_and_grow(folder: Path) -> None:
+def test_prototypes_are_persistent_and_grow(folder: Path) -> None:
     here = stream("vectors", folder)
     method = here.build("simgcd")
     learn(method, here.tasks[0][0], 2)
@@ -48,7 +47,7 @@ def test_prototypes_last_and_grow(folder: Path) -> None:
     assert torch.equal(method.state().tensors["trainer.objective.projector.0.weight"], projector)
 
 
-def test_the_answer_is_the_greatest_cosine(folder: Path) -> None:
+def test_the_prediction_is_the_largest_cosine(folder: Path) -> None:
     here = stream("vectors", folder)
     method = here.build("simgcd")
     for task, _ in here.tasks:
@@ -60,7 +59,7 @@ def test_the_answer_is_the_greatest_cosine(folder: Path) -> None:
         assert among == max((5, 2), key=lambda k: cosines[k])
 
 
-def test_a_class_that_comes_again_trains_its_row(folder: Path) -> None:
+def test_a_class_of_an_earlier_task_trains_its_row(folder: Path) -> None:
     """Its labels lead to row 0; the new label 1 and the novel category come behind what there was."""
     here = stream("vectors", folder, [{0: (5, 4), 2: (0, 8)}, {0: (6, 4), 1: (4, 5), 3: (0, 8)}])
     method = here.build("simgcd")
@@ -91,7 +90,7 @@ def test_unlabelled_images_go_to_categories_of_their_task(folder: Path) -> None:
     assert torch.equal(method.assigned()[free], best[free])
 
 
-def test_the_number_of_prototypes_is_settled_before_training(folder: Path) -> None:
+def test_the_number_of_prototypes_is_estimated_before_training(folder: Path) -> None:
     here = stream("vectors", folder, tell_k=False)
     method = here.build("simgcd")
     task = here.tasks[0][0]

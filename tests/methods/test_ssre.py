@@ -1,4 +1,4 @@
-"""SSRE: side branches, and images that are told apart by how near they lie to old prototypes."""
+"""SSRE: side branches, and losses weighted by the similarity of images to old prototypes."""
 
 import math
 from pathlib import Path
@@ -11,6 +11,7 @@ from torch import Tensor
 from camp.bench.checkpoint import load_checkpoint, save_checkpoint
 from camp.core.errors import CampError
 from camp.core.seeds import generator
+from camp.methods.base import BuildContext
 from camp.methods.cil.base import ClassRange, IncrementalMethod
 from camp.methods.cil.prototypes import ClassPrototypes, PrototypeMemory
 from camp.methods.cil.ssre import SsreObjective, SsreSettings, make_ssre, similarity
@@ -25,10 +26,11 @@ def here(tmp_path_factory: pytest.TempPathFactory) -> Stream:
 def resnet() -> IncrementalMethod:
     """With batch norms, which conv-tiny has not."""
     settings = BackboneSettings(backbone="resnet18-slim", resolution=8)
-    return make_ssre(make_backbone(settings, generator(0, "backbone")), small_settings("ssre"), 0, CPU)
+    network = make_backbone(settings, generator(0, "backbone"))
+    return make_ssre(BuildContext(network, 0, CPU), small_settings("ssre"))
 
 
-def test_nearness_by_hand() -> None:
+def test_similarity_by_hand() -> None:
     means = torch.tensor([[2.0, 0.0], [0.0, 5.0]])
     z = torch.tensor([[3.0, 0.0], [3.0, 4.0], [-1.0, -1.0]])
     torch.testing.assert_close(similarity(z, means), torch.tensor([1.0, 0.8, 0.0]))
@@ -72,7 +74,7 @@ def test_the_first_task_is_cross_entropy() -> None:
     assert terms["loss"].item() == pytest.approx(expected, rel=1e-5)
 
 
-def test_features_are_not_rewarded_for_leaving_the_prototypes() -> None:
+def test_there_is_no_gradient_through_the_similarity() -> None:
     """Where no loss but L_CE asks for anything, its gradient is that of the cross-entropy with s as a number."""
     draw = generator(0, "features")
     z, means = torch.randn(1, 4, 4, generator=draw).requires_grad_(), torch.randn(3, 4, generator=draw)
@@ -84,7 +86,7 @@ def test_features_are_not_rewarded_for_leaving_the_prototypes() -> None:
     torch.testing.assert_close(got, torch.autograd.grad((s.neg() + 1) @ ce / 4, z)[0])
 
 
-def test_prototypes_are_drawn_from_old_classes_one_a_image() -> None:
+def test_a_prototype_of_an_old_class_is_drawn_for_each_image() -> None:
     loss = objective(ClassPrototypes(torch.randn(3, 4, generator=generator(0)), torch.zeros(())))
     classes = loss.plan(torch.zeros(200), generator(0, "draw"))["classes"]
     assert classes.shape == (200,)
@@ -130,7 +132,7 @@ def test_prototypes_lie_in_the_space_of_the_folded_network(here: Stream) -> None
         torch.testing.assert_close(memory.prototypes.means[label], expected)
 
 
-def test_a_task_with_branches_goes_on_where_it_was_interrupted(here: Stream, tmp_path: Path) -> None:
+def test_a_task_with_branches_is_resumed(here: Stream, tmp_path: Path) -> None:
     """Batch norms, branches and their moments are those of an undisturbed run."""
     first, second = (task for task, _ in here.tasks[:2])
     undisturbed = resnet()
@@ -158,4 +160,4 @@ def test_a_task_with_branches_goes_on_where_it_was_interrupted(here: Stream, tmp
 def test_vectors_are_refused() -> None:
     vectors = make_backbone(BackboneSettings(backbone="embeddings", dim=8), generator(0))
     with pytest.raises(CampError, match="SSRE works on images"):
-        make_ssre(vectors, SsreSettings(), 0, CPU)
+        make_ssre(BuildContext(vectors, 0, CPU), SsreSettings())

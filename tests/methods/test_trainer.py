@@ -26,7 +26,7 @@ from camp.data.views import Batch
 from camp.methods import distillation, trainer
 from camp.methods.distillation import OldFeatures
 from camp.methods.gccd.camp import CampSettings
-from camp.methods.gccd.simgcd_objective import SimgcdObjective
+from camp.methods.gccd.simgcd import SimgcdObjective
 from camp.methods.settings import Training
 from camp.methods.trainer import Trainer, frozen_copy
 from camp.nn.distillers import make_distiller
@@ -80,7 +80,7 @@ def test_without_a_distiller_nothing_is_distilled(digits: Any, monkeypatch: pyte
     assert with_kd["loss"] == pytest.approx(0.5 * without["loss"] + 0.5 * with_kd["kd"])
 
 
-def test_labelled_images_come_round_in_turn(digits: Any) -> None:
+def test_labelled_images_are_drawn_in_cycles(digits: Any) -> None:
     """Each step takes a labelled batch; none comes again before all have come, exemplars among them."""
     views = digits(Recording)
     training = make_trainer(views, SimgcdObjective(CampSettings(projector_width=8), DIM, 5, generator()))
@@ -139,7 +139,7 @@ def test_an_error_while_fetching_ahead_is_raised(digits: Any) -> None:
         training.epoch(0)
 
 
-def test_state_brings_heads_and_moments_back(digits: Any) -> None:
+def test_state_restores_heads_and_moments(digits: Any) -> None:
     """Two epochs in a row, and two with everything but the tip handed to a new `Trainer` between them."""
 
     def fresh(network: nn.Module) -> Trainer:

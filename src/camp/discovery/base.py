@@ -1,5 +1,6 @@
 """Interface of category discovery: from known categories and a batch to categories of the batch."""
 
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Protocol, Self
 
@@ -8,6 +9,17 @@ from torch import Tensor
 
 from camp.core.progress import Progress
 from camp.core.types import UNLABELLED
+
+
+@dataclass(frozen=True)
+class NumberEstimate:
+    """An estimated number of novel categories."""
+
+    n_novel: int
+    curve: tuple[tuple[int, float], ...]
+    """(k, score) of every candidate number of categories k (known and novel), sorted by k."""
+    standard_error: float | None = None
+    """Standard error of `n_novel`, where it is known."""
 
 
 @dataclass(frozen=True)
@@ -49,16 +61,12 @@ class FeatureBatch:
         """Number of images without a label."""
         return int((self.labels == UNLABELLED).sum())
 
-
-@dataclass(frozen=True)
-class NumberEstimate:
-    """An estimated number of novel categories."""
-
-    n_novel: int
-    curve: tuple[tuple[int, float], ...]
-    """(k, score) of every candidate number of categories k (known and novel), sorted by k."""
-    standard_error: float | None = None
-    """Standard error of `n_novel`, where it is known."""
+    def number(self, estimate: Callable[[], NumberEstimate]) -> tuple[int, NumberEstimate | None]:
+        """Number of novel categories, and its estimate where it is not given."""
+        if self.n_novel is not None:
+            return self.n_novel, None
+        estimated = estimate()
+        return estimated.n_novel, estimated
 
 
 @dataclass(frozen=True)

@@ -111,15 +111,9 @@ def fit_open_set(
     calibration: Calibration,
     count: int,
 ) -> OpenSet:
-    """Fit a classifier.
+    """Fit a classifier of `count` categories to points (n, d) of the metric.
 
-    Args:
-        points: (n, d) images under the metric.
-        positions: (n,) category of each, 0 .. count - 1.
-        fitted: (n,) bool: the metric was fitted with the category as a label.
-        metric: The metric.
-        calibration: Of the metric.
-        count: K, number of categories.
+    `positions` (n,) are their categories, and `fitted` (n,) says whether the metric was fitted with them.
     """
     distances = calibration.ratios(fitted) * metric.leave_one_out_distances(points, positions, count)
     centroids = metric.centroids(points, positions, count)

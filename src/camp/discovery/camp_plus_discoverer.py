@@ -7,6 +7,8 @@
 The within-class scatter is kept for later batches; images are not.
 """
 
+from dataclasses import asdict
+
 import torch
 import torch.nn.functional as F
 from torch import Tensor
@@ -15,15 +17,13 @@ from camp.core.progress import Progress
 from camp.core.seeds import generator
 from camp.core.types import UNLABELLED
 from camp.discovery.base import DiscoveryResult, FeatureBatch, NumberEstimate
-from camp.discovery.category_search import default_max_novel
 from camp.discovery.class_metric import compares_directions, fit_components
 from camp.discovery.class_scatter import WithinClassScatter, class_means
+from camp.discovery.kmeans_discoverer import SemiSupervisedKMeansDiscoverer
 from camp.discovery.number_of_categories import estimate_without_labels
-from camp.discovery.semi_supervised_kmeans import semi_supervised_kmeans
 from camp.discovery.simulated_novelty import (
     DiscoveryParameters,
     ParameterGrid,
-    Selection,
     SimulatedNovelty,
     estimate_number,
     select_parameters,
@@ -31,17 +31,10 @@ from camp.discovery.simulated_novelty import (
 from camp.discovery.size_constraints import constrain_sizes
 
 
-class CampPlusDiscoverer:
+class CampPlusDiscoverer(SemiSupervisedKMeansDiscoverer):
     """Discover categories in the metric of all labelled classes so far.
 
-    Args:
-        dim: D, length of a feature.
-        grid: Values that parameters are selected from.
-        power_transform: Whether `transform` takes roots of features.
-        n_init: Runs of k-means; the one with the lowest inertia is kept.
-        max_iterations: Greatest number of iterations of a run.
-        max_novel: Greatest number of novel categories considered when it is estimated; by default
-            the number of known classes, and at least 10.
+    Parameters are selected from `grid`; with `power_transform`, `transform` takes roots of features.
     """
 
     def __init__(
@@ -54,8 +47,8 @@ class CampPlusDiscoverer:
         max_iterations: int = 200,
         max_novel: int | None = None,
     ) -> None:
+        super().__init__(n_init=n_init, max_iterations=max_iterations, max_novel=max_novel)
         self.grid, self.power_transform = grid, power_transform
-        self.n_init, self.max_iterations, self.max_novel = n_init, max_iterations, max_novel
         self.unit = compares_directions(dim)
         self.scatter = WithinClassScatter.empty(dim)
         self.shrinkage = grid.default().shrinkage
@@ -74,36 +67,20 @@ class CampPlusDiscoverer:
         return features @ self._whitening
 
     def carry(self, weight: Tensor, error: Tensor) -> None:
-        """Carry the scatter into the feature space of the trained network.
-
-        Args:
-            weight: A (D, D) of the affine map A u + b from old to new features.
-            error: Covariance (D, D) of what the map does not predict.
-        """
+        """Carry the scatter into the feature space of the trained network, as `WithinClassScatter.carry`."""
         self.scatter, self._whitening = self.scatter.carry(weight, error), None
 
     def discover(self, batch: FeatureBatch, progress: Progress) -> DiscoveryResult:
         """Find known and novel categories of `batch`, whose features were transformed."""
         u, labels = batch.features, batch.labels
         simulation = self._simulation(batch, "after")
-        estimate = self._estimate(batch, simulation, progress) if batch.n_novel is None else None
-        n_novel = batch.n_novel if estimate is None else estimate.n_novel
-        assert n_novel is not None
-        selection = select_parameters(simulation, n_novel, progress)
-        parameters, labelled = selection.parameters, labels != UNLABELLED
+        n_novel, estimate = batch.number(lambda: self._estimate_by(simulation, batch, progress))
+        parameters, score = select_parameters(simulation, n_novel, progress)
+        labelled = labels != UNLABELLED
         self.scatter, self.shrinkage = self.scatter.add(u[labelled], labels[labelled]), parameters.shrinkage
         self._whitening = None
         points = self._points(u, parameters)
-        with progress.track("Clustering", self.n_init) as bar:
-            start = semi_supervised_kmeans(
-                points,
-                labels,
-                n_novel,
-                n_init=self.n_init,
-                max_iterations=self.max_iterations,
-                generator=generator(batch.seed, "clustering", batch.index),
-                progress=bar,
-            )
+        start = self._cluster(points, batch, n_novel, progress)
         assignments = constrain_sizes(points, labels, start, parameters.size_constraint)
         kept = torch.bincount(assignments, minlength=len(start.centroids)) > 0  # novel clusters may be empty
         assignments = (kept.cumsum(dim=0) - 1)[assignments]
@@ -113,12 +90,13 @@ class CampPlusDiscoverer:
             assignments=assignments,
             centroids=class_means(u, assignments, count).float(),
             estimate=estimate,
-            parameters=_described(selection),
+            parameters={
+                "shrinkage": parameters.shrinkage,
+                "n_components": parameters.n_components,
+                **asdict(parameters.size_constraint),
+                "score": score,
+            },
         )
-
-    def estimate(self, batch: FeatureBatch, progress: Progress) -> NumberEstimate:
-        """Estimate the number of novel categories of `batch` before training."""
-        return self._estimate(batch, self._simulation(batch, "before"), progress)
 
     def state(self) -> dict[str, Tensor]:
         """The scatter, and the shrinkage that was selected last."""
@@ -137,11 +115,14 @@ class CampPlusDiscoverer:
         draw = generator(batch.seed, "simulation", batch.index, when)
         return SimulatedNovelty(batch.features, batch.labels, self.scatter, self.grid, draw)
 
-    def _estimate(
-        self, batch: FeatureBatch, simulation: SimulatedNovelty, progress: Progress
+    def _estimate(self, batch: FeatureBatch, progress: Progress, when: str) -> NumberEstimate:
+        return self._estimate_by(self._simulation(batch, when), batch, progress)
+
+    def _estimate_by(
+        self, simulation: SimulatedNovelty, batch: FeatureBatch, progress: Progress
     ) -> NumberEstimate:
         n_known, n_unlabelled = simulation.n_known, batch.n_unlabelled
-        most = min(self.max_novel or default_max_novel(n_known), n_unlabelled)
+        most = min(self._max_novel(n_known), n_unlabelled)
         if simulation.folds:
             return estimate_number(simulation, most, progress)
         points = self._points(batch.features, self.grid.default())
@@ -162,15 +143,3 @@ def power_transform(z: Tensor) -> Tensor:
     """
     centred = z - z.median(dim=1, keepdim=True).values
     return centred.sign() * centred.abs().sqrt()
-
-
-def _described(selection: Selection) -> dict[str, float | None]:
-    """Selected parameters by name, and their score."""
-    constraint = selection.parameters.size_constraint
-    return {
-        "shrinkage": selection.parameters.shrinkage,
-        "n_components": selection.parameters.n_components,
-        "inverse_temperature": constraint.inverse_temperature,
-        "size_prior": constraint.size_prior,
-        "score": selection.score,
-    }

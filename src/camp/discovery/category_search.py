@@ -21,18 +21,14 @@ def coarse_to_fine(
 ) -> tuple[int, dict[int, float]]:
     """Find the number between 0 and `maximum` with the highest score.
 
-    A grid over all numbers is evaluated first, then the neighbours of the best one at half the
+    A grid of `n_steps` steps is evaluated first, then the neighbours of the best number at half the
     distance, down to a distance of 1.
 
     Args:
-        evaluate: Score of a number.
-        maximum: Greatest number.
-        n_steps: Number of steps of the first grid.
         prefer: Which of several numbers with the best score is taken.
         tolerance: Scores this much below the best count as equal to it. The first grid is then not
             refined, since numbers next to each other rarely differ by more.
         n_known: Number of known categories, added to the number in messages.
-        progress: Receives a bar.
 
     Returns:
         The number, and the score of every number that was evaluated.
@@ -78,8 +74,3 @@ def random_groups(
 def curve(scores: Mapping[int, float], n_known: int) -> tuple[tuple[int, float], ...]:
     """(number of known and novel categories, score) of every number, sorted."""
     return tuple((n_known + number, scores[number]) for number in sorted(scores))
-
-
-def default_max_novel(n_known: int) -> int:
-    """Default maximum of the number of novel categories: as many as known ones, at least 10."""
-    return max(10, n_known)

@@ -49,14 +49,7 @@ class ClassMetric:
 
     @classmethod
     def fit(cls, features: Tensor, labels: Tensor, n_components: int, shrinkage: float = SHRINKAGE) -> Self:
-        """Fit the metric.
-
-        Args:
-            features: (n, D), labelled and unlabelled.
-            labels: (n,) class of each, or UNLABELLED; the scatter is that of the labelled ones.
-            n_components: Greatest number of principal components.
-            shrinkage: Weight of the identity in the shrunk scatter.
-        """
+        """Fit at most `n_components` to features (n, D), with the scatter of those that have labels (n,)."""
         step = max(1, -(-len(features) // MAX_SAMPLES))
         features, labels = features[::step], labels[::step]
         origin, unit = features.mean(dim=0), compares_directions(features.shape[1])
@@ -123,22 +116,11 @@ class Components:
 
 
 def fit_components(
-    features: Tensor,
-    scatter: WithinClassScatter,
-    n_components: int,
-    shrinkage: float,
-    *,
-    exact: bool = False,
+    features: Tensor, scatter: WithinClassScatter, n_components: int, shrinkage: float, *, exact: bool = False
 ) -> Components:
-    """Whiten features and fit principal components.
+    """Whiten features (n, D) by the shrunk scatter, and fit at most `n_components` principal components.
 
-    Args:
-        features: (n, D)
-        scatter: Within-class scatter of the features.
-        n_components: Greatest number of components.
-        shrinkage: Weight of the identity in the shrunk scatter.
-        exact: Whether to avoid the randomized solver. Leading components then do not depend on
-            `n_components`.
+    With `exact` the randomized solver is avoided: leading components do not depend on `n_components`.
     """
     whitening = scatter.whitening(shrinkage)
     y = (features @ whitening).numpy()

@@ -41,12 +41,7 @@ class WithinClassScatter:
         return WithinClassScatter(total, self.degrees_of_freedom + len(features) - len(classes))
 
     def carry(self, weight: Tensor, error: Tensor) -> "WithinClassScatter":
-        """Scatter in the space of an affine map.
-
-        Args:
-            weight: A (D, D) of the map.
-            error: Covariance (D, D) of what the map does not predict.
-        """
+        """Scatter in the space of the affine map of `weight` A (D, D); `error` is Cov(e) (D, D)."""
         weight, error = weight.double(), error.double()
         total = weight @ self.total @ weight.T + self.degrees_of_freedom * error
         return WithinClassScatter(total, self.degrees_of_freedom)
@@ -57,12 +52,7 @@ class WithinClassScatter:
             S = (1 - s) W + s tr(W) / D I = L L^T,      P = L^{-T}
 
         The Cholesky factor gives S^{-1/2} up to a rotation at a fraction of the cost.
-
-        Args:
-            shrinkage: s in [0, 1], the weight of the multiple of the identity.
-
-        Returns:
-            P (D, D) float32; the identity if no class has two images that differ.
+        P (D, D) is float32, and the identity if no class has two images that differ.
 
         >>> scatter = WithinClassScatter.empty(2).add(torch.tensor([[0.0, 0.0], [4.0, 0.0]]), torch.tensor([0, 0]))
         >>> scatter.whitening(0.5).diagonal()  # variances 8 and 0, shrunk halfway to their mean: 6 and 2
@@ -80,22 +70,13 @@ class WithinClassScatter:
 
 
 def class_means(x: Tensor, index: Tensor, n_classes: int) -> Tensor:
-    """Mean of each class.
-
-    Args:
-        x: (n, D) features.
-        index: (n,) class of each row, 0 .. n_classes - 1; every class occurs.
-        n_classes: K.
-
-    Returns:
-        (K, D) float64.
-    """
+    """Mean (K, D) float64 of each class, for features x (n, D) of classes `index` (n,) that all occur."""
     return class_sums(x, index, n_classes) / torch.bincount(index, minlength=n_classes)[:, None]
 
 
 def class_sums(x: Tensor, index: Tensor, n_classes: int) -> Tensor:
     """Sum of each class, (K, D) float64, in chunks to save memory."""
-    sums = torch.zeros(n_classes, x.shape[1], dtype=torch.float64)
+    sums = torch.zeros(n_classes, x.shape[1], dtype=torch.float64, device=x.device)
     for rows, classes in zip(x.split(_CHUNK), index.split(_CHUNK)):
         sums.index_add_(0, classes, rows.double())
     return sums

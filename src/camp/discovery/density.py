@@ -48,13 +48,8 @@ def density(features: Tensor, neighbours: int = 10) -> Density:
 def densest(found: Density, categories: Tensor, count: int) -> Tensor:
     """Choose representatives of each category: density peaks, then images of high density.
 
-    Args:
-        found: Densities of n images.
-        categories: (n,) category of each image, or -1 for images that are not eligible.
-        count: Greatest number of images of a category.
-
-    Returns:
-        (m,) rows of the chosen images, by category.
+    Returns the rows (m,) of at most `count` images of each category, by category; `categories` (n,)
+    are -1 for images that are not eligible.
 
     >>> found = Density(torch.tensor([0.9, 0.5, 0.7, 0.6]), torch.tensor([False, True, False, False]))
     >>> densest(found, torch.tensor([3, 3, 3, 1]), 2).tolist()

@@ -2,14 +2,14 @@
 
 import numpy as np
 from scipy.optimize import linear_sum_assignment
+from sklearn.metrics.cluster import contingency_matrix
 from torch import Tensor
 
 
 def match(cost: Tensor | np.ndarray) -> list[tuple[int, int]]:
-    """Match rows and columns of a cost matrix one to one at minimum cost.
+    """Match rows and columns of a cost matrix one to one; returns pairs (row, column), by row.
 
-    Returns:
-        Pairs (row, column), by row. The smaller side is matched completely.
+    The smaller side is matched completely.
 
     >>> match(np.array([[1.0, 9.0, 2.0], [1.0, 8.0, 9.0]]))
     [(0, 2), (1, 0)]
@@ -20,24 +20,15 @@ def match(cost: Tensor | np.ndarray) -> list[tuple[int, int]]:
 
 
 def cluster_accuracy(predicted: Tensor, true: Tensor) -> float:
-    """Share of points in the cluster matched to their class, under the best matching.
-
-    Args:
-        predicted: (n,) cluster of each point.
-        true: (n,) class of each point.
+    """Share of points in the cluster matched to their class, for clusters (n,) and classes (n,).
 
     >>> import torch
     >>> cluster_accuracy(torch.tensor([5, 5, 2, 2]), torch.tensor([0, 0, 1, 0]))
     0.75
     """
     if predicted.shape != true.shape or predicted.ndim != 1:
-        raise ValueError(
-            f"Need two vectors of equal length, got {tuple(predicted.shape)}, {tuple(true.shape)}."
-        )
+        raise ValueError(f"Need two vectors of equal length, got {predicted.shape}, {true.shape}.")
     if len(true) == 0:
         return 0.0
-    _, clusters = np.unique(predicted.cpu().numpy(), return_inverse=True)
-    _, classes = np.unique(true.cpu().numpy(), return_inverse=True)
-    contingency = np.zeros((clusters.max() + 1, classes.max() + 1), dtype=np.int64)
-    np.add.at(contingency, (clusters, classes), 1)
+    contingency = contingency_matrix(predicted.cpu().numpy(), true.cpu().numpy())
     return sum(int(contingency[pair]) for pair in match(-contingency)) / len(true)

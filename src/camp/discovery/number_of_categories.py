@@ -58,8 +58,7 @@ def estimate_n_novel(
         labels: (n,) known class of each image, or UNLABELLED.
         max_novel: Greatest number considered; never more than there are unlabelled images.
         generator: Source of the folds and of the starts of k-means.
-        n_folds: Greatest number of folds.
-        n_steps: Steps of the first grid of candidates.
+        n_folds, n_steps: As N_FOLDS and N_STEPS.
         n_init: Runs of k-means per fold and candidate. Few runs end in bad local optima and make
             the curve ragged.
         embed: Points (n, d) to cluster, given the labels that a fold does not hide; by default the
@@ -78,7 +77,9 @@ def estimate_n_novel(
         raise CampError(f"max_novel counts categories and cannot be {max_novel}.")
     maximum = min(max_novel, int((labels == UNLABELLED).sum()))
     folds = []
-    for hidden in _hidden_images(labels, known, n_folds, generator):
+    for group in random_groups(known, min(n_folds, len(known)), generator):
+        half = torch.rand(len(labels), generator=generator).to(labels.device) < 0.5
+        hidden = (labels != UNLABELLED) & (torch.isin(labels, group) | half)
         shown = labels.masked_fill(hidden, UNLABELLED)
         folds.append((hidden, shown, features if embed is None else embed(shown)))
 
@@ -112,14 +113,7 @@ def estimate_without_labels(
 ) -> NumberEstimate:
     """Estimate the number of categories without labels, by the mean silhouette coefficient.
 
-    A rough estimate of at least 2, since a silhouette compares clusters.
-
-    Args:
-        features: (n, D)
-        max_novel: Greatest number considered.
-        generator: Source of the starts of k-means and of the sample of images.
-        n_init: Runs of k-means per candidate.
-        progress: Receives a bar.
+    A rough estimate of at least 2 for features (n, D), since a silhouette compares clusters.
     """
     count = len(features)
     if count < 3:
@@ -139,13 +133,3 @@ def estimate_without_labels(
             bar.advance()
             bar.say(f"{k} categories score {scores[k]:.3f}")
     return NumberEstimate(argmax(scores, "smallest"), curve(scores, 0))
-
-
-def _hidden_images(labels: Tensor, known: Tensor, n_folds: int, generator: torch.Generator) -> list[Tensor]:
-    """Mask (n,) of each fold: the labelled images whose label is hidden."""
-    labelled = labels != UNLABELLED
-    folds = []
-    for group in random_groups(known, min(n_folds, len(known)), generator):
-        half = torch.rand(len(labels), generator=generator).to(labels.device) < 0.5
-        folds.append(labelled & (torch.isin(labels, group) | half))
-    return folds

@@ -63,12 +63,8 @@ class OpenSet:
         distances = NearestCentroid(self.centroids).distances(z)
         probabilities = torch.softmax(-distances.square() / self.temperature, dim=1)
         order = distances.topk(min(2, len(self.centroids)), dim=1, largest=False).indices
-        best = order[:, :1]
+        best, confidence = order[:, 0], probabilities.gather(1, order)
+        relative = distances.gather(1, order)[:, 0] / self.radii[best]
         if order.shape[1] == 1:
-            second, second_probability = torch.full_like(best, -1), torch.zeros_like(distances)
-        else:
-            second = order[:, 1:]
-            second_probability = probabilities.gather(1, second)
-        relative = distances.gather(1, best)[:, 0] / self.radii[best[:, 0]]
-        confidence = probabilities.gather(1, best)[:, 0]
-        return best[:, 0], confidence, second[:, 0], second_probability[:, 0], relative
+            return best, confidence[:, 0], torch.full_like(best, -1), torch.zeros_like(relative), relative
+        return best, confidence[:, 0], order[:, 1], confidence[:, 1], relative

@@ -16,12 +16,12 @@ from camp.core.progress import Progress
 from camp.core.seeds import generator
 from camp.core.types import UNLABELLED
 from camp.discovery.base import DiscoveryResult, FeatureBatch, KnownCategories, NumberEstimate
-from camp.discovery.category_search import default_max_novel
 from camp.discovery.class_metric import ClassMetric
 from camp.discovery.class_scatter import class_means
+from camp.discovery.kmeans_discoverer import SemiSupervisedKMeansDiscoverer
 from camp.discovery.nearest_centroid import NearestCentroid
 from camp.discovery.number_of_categories import estimate_n_novel, estimate_without_labels
-from camp.discovery.semi_supervised_kmeans import Anchors, KMeans, semi_supervised_kmeans
+from camp.discovery.semi_supervised_kmeans import Anchors, KMeans
 
 MIN_CLUSTER_SIZE = 3
 """Smallest number of images of a novel category where their number is estimated; images of smaller
@@ -38,46 +38,22 @@ MIN_COMPONENTS = 128
 MAX_NOVEL_WITHOUT_LABELS = 30
 
 
-class OpenWorldDiscoverer:
-    """Discover categories among those of earlier batches.
+class OpenWorldDiscoverer(SemiSupervisedKMeansDiscoverer):
+    """Discover categories among those of earlier batches."""
 
-    Args:
-        n_init: Runs of k-means; the one with the lowest inertia is kept.
-        max_iterations: Greatest number of iterations of a run.
-        max_novel: Greatest number of novel categories considered when it is estimated; by default
-            the number of known categories, and at least 10.
-
-    Attributes:
-        metric: The class metric of the last batch, fitted on the remembered and the new features;
-            None before the first.
-    """
-
-    def __init__(self, *, n_init: int = 100, max_iterations: int = 200, max_novel: int | None = None) -> None:
-        self.n_init, self.max_iterations, self.max_novel = n_init, max_iterations, max_novel
-        self.metric: ClassMetric | None = None
+    metric: ClassMetric | None = None
+    """Of the last batch, fitted on the remembered and the new features; None before the first."""
 
     def discover(self, batch: FeatureBatch, progress: Progress) -> DiscoveryResult:
         """Find known and novel categories of `batch`, and fit the metric."""
-        estimate = self._estimate(batch, progress, "after") if batch.n_novel is None else None
-        n_novel = batch.n_novel if estimate is None else estimate.n_novel
-        assert n_novel is not None
+        n_novel, estimate = batch.number(lambda: self._estimate(batch, progress, "after"))
         features, known = batch.features, batch.known
         labels = torch.cat([known.labels, batch.labels])
         n_categories = len(labels[labels != UNLABELLED].unique()) + n_novel
         n_components = max(MIN_COMPONENTS, 2 * n_categories)
         self.metric = ClassMetric.fit(torch.cat([known.features, features]), labels, n_components)
         points = self.metric.transform(features, N_CLUSTERED)
-        with progress.track("Clustering", self.n_init) as bar:
-            clusters = semi_supervised_kmeans(
-                points,
-                batch.labels,
-                n_novel,
-                anchors=_anchors(known, self.metric),
-                n_init=self.n_init,
-                max_iterations=self.max_iterations,
-                generator=generator(batch.seed, "clustering", batch.index),
-                progress=bar,
-            )
+        clusters = self._cluster(points, batch, n_novel, progress, _anchors(known, self.metric))
         min_size = MIN_CLUSTER_SIZE if batch.n_novel is None else 1
         assignments, count = _without_small_clusters(points, clusters, min_size)
         known_labels = clusters.known_labels
@@ -90,17 +66,6 @@ class OpenWorldDiscoverer:
             estimate=estimate,
             inertia=clusters.inertia,
         )
-
-    def estimate(self, batch: FeatureBatch, progress: Progress) -> NumberEstimate:
-        """Estimate the number of novel categories of `batch` before training."""
-        return self._estimate(batch, progress, "before")
-
-    def state(self) -> dict[str, Tensor]:
-        """No statistics: known categories are given with each batch."""
-        return {}
-
-    def load_state(self, state: dict[str, Tensor]) -> None:
-        """Nothing to restore."""
 
     def _estimate(self, batch: FeatureBatch, progress: Progress, when: str) -> NumberEstimate:
         draw = generator(batch.seed, "estimate", batch.index, when)
@@ -118,7 +83,7 @@ class OpenWorldDiscoverer:
         return estimate_n_novel(
             features,
             labels,
-            self.max_novel or default_max_novel(n_known),
+            self._max_novel(n_known),
             draw,
             n_folds=N_FOLDS,
             n_steps=N_STEPS,
@@ -134,9 +99,8 @@ def _anchors(known: KnownCategories, metric: ClassMetric) -> Anchors | None:
     if not len(known.labels):
         return None
     labels, index, counts = known.labels.unique(return_inverse=True, return_counts=True)
-    return Anchors(
-        labels, class_means(metric.transform(known.features, N_CLUSTERED), index, len(labels)), counts
-    )
+    points = metric.transform(known.features, N_CLUSTERED)
+    return Anchors(labels, class_means(points, index, len(labels)), counts)
 
 
 def _without_small_clusters(points: Tensor, clusters: KMeans, min_size: int) -> tuple[Tensor, int]:
@@ -152,8 +116,7 @@ def _without_small_clusters(points: Tensor, clusters: KMeans, min_size: int) -> 
     assignments = clusters.assignments.clone()
     moved = ~kept[assignments]
     if bool(moved.any()):
-        nearest = NearestCentroid(clusters.centroids).predict(points[moved], kept.nonzero()[:, 0])
-        assignments[moved] = nearest
+        assignments[moved] = NearestCentroid(clusters.centroids).predict(points[moved], kept.nonzero()[:, 0])
     return (kept.cumsum(dim=0) - 1)[assignments], int(kept.sum())
 
 

@@ -19,6 +19,7 @@ have members.
 
 import math
 from dataclasses import dataclass
+from typing import NamedTuple
 
 import torch
 from torch import Tensor
@@ -26,6 +27,7 @@ from torch import Tensor
 from camp.core.errors import CampError
 from camp.core.progress import Bar
 from camp.core.types import UNLABELLED
+from camp.discovery.class_scatter import class_sums
 
 SCORES_AT_ONCE = 2**22
 """Elements of the largest temporary of point-to-centre scores (16 MB in float32)."""
@@ -82,10 +84,8 @@ def semi_supervised_kmeans(
     Args:
         features: (n, D)
         labels: (n,) int64 known class of each point, or UNLABELLED.
-        n_novel: Number of novel clusters.
         anchors: Further known classes, or further members of the classes of `labels`.
         n_init: Number of runs from different starts.
-        max_iterations: Greatest number of iterations of a run.
         tolerance: A run stops when (sum over centres of the length of their step)^2 is smaller.
         generator: Source of the starts.
         progress: Advanced by `n_init` in total.
@@ -141,10 +141,9 @@ def semi_supervised_kmeans(
     if anchors is not None:
         counts = torch.bincount(assignments, minlength=k)[anchored, None]
         own = anchors.weights.double()[:, None]
-        centroids[anchored] = (centroids[anchored] * counts + anchors.centroids.double() * own) / (
-            counts + own
-        )
-        inertia = float((own * (anchors.centroids.double() - centroids[anchored]).square()).sum())
+        means = anchors.centroids.double()
+        centroids[anchored] = (centroids[anchored] * counts + means * own) / (counts + own)
+        inertia = float((own * (means - centroids[anchored]).square()).sum())
     return KMeans(
         centroids=centroids.to(dtype),
         known_labels=known_labels,
@@ -154,36 +153,26 @@ def semi_supervised_kmeans(
     )
 
 
-@dataclass(frozen=True)
-class _Points:
-    """The u unlabelled points."""
+class _Points(NamedTuple):
+    """The u unlabelled points x (u, D), centred, and |x|^2 (u,)."""
 
     x: Tensor
-    """(u, D), centred."""
     squares: Tensor
-    """(u,) |x|^2."""
 
 
-@dataclass(frozen=True)
-class _Clamped:
-    """Contribution of labelled points and anchors to the centres, the same in every iteration."""
+class _Clamped(NamedTuple):
+    """Labelled points and anchors, the same in every iteration: sums (k, D), 0 if novel, and counts (k,)."""
 
     sums: Tensor
-    """(k, D), zero for novel clusters."""
     counts: Tensor
-    """(k,)"""
 
 
-@dataclass(frozen=True)
-class _Run:
-    """A run that has converged."""
+class _Run(NamedTuple):
+    """A run that has converged: inertia up to a constant, assignments (u,), centres (k, D)."""
 
     score: float
-    """Inertia up to a constant."""
     assignments: Tensor
-    """(u,)"""
     centres: Tensor
-    """(k, D)"""
     iterations: int
 
 
@@ -338,8 +327,7 @@ def _update_sums(points: _Points, sums: Tensor, before: Tensor | None, after: Te
     """
     if before is None:
         for run in range(len(after)):
-            added = torch.zeros_like(sums[run], dtype=points.x.dtype).index_add_(0, after[run], points.x)
-            sums[run] += added
+            sums[run] += torch.zeros_like(sums[run], dtype=points.x.dtype).index_add_(0, after[run], points.x)
         return
     flat = sums.view(-1, sums.shape[2])
     for changed in (before != after).nonzero().split(max(1, SCORES_AT_ONCE // sums.shape[2])):
@@ -351,11 +339,9 @@ def _update_sums(points: _Points, sums: Tensor, before: Tensor | None, after: Te
 
 def _means(features: Tensor, assignments: Tensor, fallback: Tensor) -> Tensor:
     """Means (k, D) float64 of the members; the row of `fallback` for an empty cluster."""
-    k, dim = fallback.shape
+    k = len(fallback)
     counts = torch.bincount(assignments, minlength=k)[:, None]
-    sums = torch.zeros(k, dim, dtype=torch.float64, device=features.device)
-    sums.index_add_(0, assignments, features.double())
-    return torch.where(counts > 0, sums / counts.clamp(min=1), fallback)
+    return torch.where(counts > 0, class_sums(features, assignments, k) / counts.clamp(min=1), fallback)
 
 
 def _inertia(features: Tensor, assignments: Tensor, centroids: Tensor) -> float:

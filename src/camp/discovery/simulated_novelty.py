@@ -83,15 +83,6 @@ class ParameterGrid:
 
 
 @dataclass(frozen=True)
-class Selection:
-    """Selected parameters."""
-
-    parameters: DiscoveryParameters
-    score: float | None
-    """Mean accuracy on hidden images; None where no class could be hidden."""
-
-
-@dataclass(frozen=True)
 class Fold:
     """Labels that one fold hides, and the scatter of those that it shows."""
 
@@ -124,12 +115,8 @@ class Fold:
 class SimulatedNovelty:
     """The folds of a batch, on which parameters and numbers of clusters are evaluated.
 
-    Args:
-        features: (n, D), scaled to unit length where directions alone are compared.
-        labels: (n,) known class of each image, or UNLABELLED.
-        scatter: Within-class scatter of earlier batches.
-        grid: Values to select from.
-        generator: Source of folds, of the sample of images and of the starts of k-means.
+    Features (n, D) are of unit length where directions alone are compared; the scatter is that of
+    earlier batches.
     """
 
     def __init__(
@@ -189,11 +176,6 @@ def estimate_number(simulation: SimulatedNovelty, max_novel: int, progress: Prog
     The greatest of equally good numbers is taken: too many clusters always cost accuracy, but too
     few may not, as a hidden class that shares its cluster with a novel one still counts as found.
     The standard error is that of the mean of the best numbers of the folds.
-
-    Args:
-        simulation: The folds, at least one.
-        max_novel: Greatest number considered.
-        progress: Receives a bar.
     """
     parameters = simulation.grid.default()
     by_fold: dict[int, list[float]] = {}
@@ -213,17 +195,21 @@ def estimate_number(simulation: SimulatedNovelty, max_novel: int, progress: Prog
     return NumberEstimate(best, curve(scores, simulation.n_known), error)
 
 
-def select_parameters(simulation: SimulatedNovelty, n_novel: int, progress: Progress) -> Selection:
-    """Select parameters for `n_novel` novel categories; defaults if no class can be hidden."""
+def select_parameters(
+    simulation: SimulatedNovelty, n_novel: int, progress: Progress
+) -> tuple[DiscoveryParameters, float | None]:
+    """Select parameters for `n_novel` novel categories, and return their mean accuracy on hidden images.
+
+    If no class can be hidden, they are the defaults, and the accuracy is None.
+    """
     grid = simulation.grid
     parameters = grid.default()
     if not simulation.folds:
-        return Selection(parameters, None)
+        return parameters, None
     metrics = grid.metrics(parameters)
     with progress.track("Simulated novelty", len(metrics) + len(grid.size_constraints(parameters))) as bar:
         parameters, _ = _best(simulation, metrics, n_novel, bar)
-        parameters, score = _best(simulation, grid.size_constraints(parameters), n_novel, bar)
-    return Selection(parameters, score)
+        return _best(simulation, grid.size_constraints(parameters), n_novel, bar)
 
 
 def _best(

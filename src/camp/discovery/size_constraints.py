@@ -44,14 +44,7 @@ class SizeConstraint:
 
 
 def expected_sizes(labels: Tensor, n_novel: int) -> Tensor:
-    """Expected number of unlabelled images of each cluster.
-
-    Args:
-        labels: (n,) known class of each image, or UNLABELLED.
-        n_novel: Number of novel clusters.
-
-    Returns:
-        (k,): the known classes in ascending order, then the novel clusters.
+    """Expected number (k,) of unlabelled images of the known classes, ascending, and of novel clusters.
 
     >>> expected_sizes(torch.tensor([0, 0, 0, 5, UNLABELLED, UNLABELLED, UNLABELLED, UNLABELLED]), 1)
     tensor([1.0000, 0.3333, 2.6667])
@@ -68,16 +61,9 @@ def expected_sizes(labels: Tensor, n_novel: int) -> Tensor:
 
 
 def constrain_sizes(points: Tensor, labels: Tensor, start: KMeans, constraint: SizeConstraint) -> Tensor:
-    """Continue from a result of k-means under a constraint on the sizes of clusters.
+    """Continue from k-means of points (n, d) with labels (n,), under a constraint on cluster sizes.
 
-    Args:
-        points: (n, d)
-        labels: (n,) known class of each point, or UNLABELLED; labelled points stay in their class.
-        start: The result of k-means for `points` and `labels`.
-        constraint: How strict it is.
-
-    Returns:
-        (n,) cluster of each point, numbered as in `start`.
+    Returns the cluster (n,) of each point, numbered as in `start`; labelled points stay in their class.
     """
     k, unlabelled = len(start.centroids), labels == UNLABELLED
     if not bool(unlabelled.any()):

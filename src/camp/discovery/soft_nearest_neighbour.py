@@ -30,9 +30,8 @@ class SoftNearestNeighbour:
         if not len(self.support):
             raise ValueError("there is no image to be a neighbour")
         similarity = F.normalize(z, dim=-1) @ F.normalize(self.support, dim=1).T  # (..., m)
-        return (similarity / self.temperature).softmax(dim=-1) @ F.one_hot(self.categories, self.count).to(
-            z.dtype
-        )
+        members = F.one_hot(self.categories, self.count).to(z.dtype)
+        return (similarity / self.temperature).softmax(dim=-1) @ members
 
     def predict(self, z: Tensor, allowed: Tensor | None = None) -> Tensor:
         """Most probable category (n,) of features z (n, D), among `allowed` if given."""

@@ -3,12 +3,23 @@
 from dataclasses import dataclass
 from typing import Protocol
 
+import torch
 from torch import Tensor
 
 from camp.core.progress import Progress
 from camp.data.tasks import Task
 from camp.data.views import Batch, Views
 from camp.discovery.base import DiscoveryResult
+from camp.nn.backbones.base import Backbone
+
+
+@dataclass(frozen=True)
+class BuildContext:
+    """What every method is made with, besides its settings."""
+
+    backbone: Backbone
+    seed: int
+    device: torch.device
 
 
 @dataclass(frozen=True)
@@ -50,7 +61,7 @@ class Method(Protocol):
 
     Training can be shared between runs: `trained_state`, taken after the last epoch of a task, holds all that
     training has changed and that `finish_task` reads. `load_trained_state`, called after `start_task`, stands
-    in for the epochs. Whether two runs train alike is told by `MethodSettings.after_training`.
+    in for the epochs; `MethodSettings.after_training` says which runs train alike.
     """
 
     categories: list[LearnedCategory]
@@ -79,16 +90,9 @@ class Method(Protocol):
     def predict(
         self, features: Tensor, allowed: Tensor | None = None, centroids: Tensor | None = None
     ) -> Tensor:
-        """Classify features.
+        """Return positions (n,) in `categories` of features (n, D), of those in `allowed` alone if given.
 
-        Args:
-            features: (n, D) features of the present model.
-            allowed: positions of the categories to choose from; all by default.
-            centroids: (K, D) centroids to classify with in place of the method's own; methods without
-                centroids ignore them.
-
-        Returns:
-            (n,) positions in `categories`.
+        `centroids` (K, D) replace those of the method; methods without centroids ignore them.
         """
 
     def assigned(self) -> Tensor:
@@ -104,10 +108,7 @@ class Method(Protocol):
         """Return all that is remembered, inside a task too."""
 
     def load_state(self, state: MethodState, task: Task | None, views: Views) -> None:
-        """Continue from `state`.
+        """Continue from `state` in a task, or between tasks if it is None.
 
-        Args:
-            state: the state to continue from.
-            task: the task under way, or None between tasks.
-            views: any views of the bank, by which remembered images are found again.
+        `views` are any views of the bank, by which remembered images are found again.
         """

@@ -9,7 +9,7 @@ from torch import Tensor, nn
 from camp.core.progress import Progress
 from camp.data.tasks import Task
 from camp.methods.distillation import OldFeatures
-from camp.methods.trainer import Objective, Penalty, Trainer
+from camp.methods.trainer import Penalty, Trainer
 
 
 @dataclass
@@ -51,9 +51,6 @@ class Callback:
         """Return a term of the loss that depends on the parameters of the tip."""
         return None
 
-    def before_epoch(self, run: TaskRun) -> None:
-        """Prepare an epoch."""
-
     def after_training(self, run: TaskRun, progress: Progress) -> None:
         """Change the tip, or measure it, before categories are discovered."""
 
@@ -66,28 +63,3 @@ class Callback:
 
     def load_state(self, tensors: dict[str, Tensor]) -> None:
         """Continue from `state`."""
-
-
-class PersistentHeads:
-    """The heads of the last task, where later tasks continue from them."""
-
-    def __init__(self) -> None:
-        self.tensors: dict[str, Tensor] = {}
-
-    def keep(self, objective: Objective) -> None:
-        """Remember the heads of an objective if they are persistent."""
-        if objective.persistent:
-            self.tensors = objective.heads()
-
-    def apply(self, objective: Objective) -> None:
-        """Let an objective continue from the heads, if there are any."""
-        if self.tensors:
-            objective.inherit(self.tensors)
-
-    def state(self) -> dict[str, Tensor]:
-        """Return the parameters by name."""
-        return self.tensors
-
-    def load_state(self, tensors: dict[str, Tensor]) -> None:
-        """Continue from `state`."""
-        self.tensors = tensors

@@ -35,14 +35,9 @@ class ElasticWeightConsolidation(Callback):
         decay: float = 1.0,
         weight: float = 1.0,
     ) -> None:
-        """Make the component.
+        """Make the component for lambda = `strength`, a = `decay` and b = `weight`.
 
-        Args:
-            strength: lambda.
-            classifier: returns the classifier of an objective (features to logits) and the label of its first
-                output.
-            decay: a, the factor of F when the Fisher information of a task is added.
-            weight: b, the factor of the latter.
+        `classifier` returns that of an objective (features to logits) and the label of its first output.
         """
         self.strength, self.classifier, self.decay, self.weight = strength, classifier, decay, weight
         self.fisher: dict[str, Tensor] = {}

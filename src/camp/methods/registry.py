@@ -23,7 +23,7 @@ class MethodInfo:
     settings: str
     """Name of its settings, a subclass of `MethodSettings`."""
     make: str
-    """Name of its factory, (backbone, settings, seed, device) -> Method."""
+    """Name of its factory, (BuildContext, settings) -> Method."""
     supervised: bool = False
     """Whether it is for class-incremental learning only: every image needs a label."""
     incremental: bool = False
@@ -39,8 +39,10 @@ class MethodInfo:
         self, backbone: "Backbone", settings: MethodSettings, seed: int, device: "torch.device"
     ) -> "Method":
         """Make the method."""
+        from camp.methods.base import BuildContext
+
         make = getattr(importlib.import_module(self.module), self.make)
-        return cast("Method", make(backbone, settings, seed, device))
+        return cast("Method", make(BuildContext(backbone, seed, device), settings))
 
 
 def _gccd(title: str, module: str, settings: str, make: str, incremental: bool = False) -> MethodInfo:
@@ -60,14 +62,14 @@ METHODS = {
     "gcd-fd": _gccd("GCD with feature distillation", "gcd_fd", "GcdFdSettings", "make_gcd_fd"),
     "gcd-er": _gccd("GCD with experience replay", "gcd_er", "GcdErSettings", "make_gcd_er"),
     "metagcd": _gccd("meta-learning over simulated sessions", "metagcd", "MetaGcdSettings", "make_metagcd"),
-    "simgcd": _gccd("parametric classification with pseudo-labels", "simgcd", "SimgcdSettings", "make_simgcd"),
+    "simgcd": _gccd("parametric classification with pseudo-labels", "simgcd", "SimgcdSettings", "Simgcd"),
     "pa": _gccd("proxy anchors", "pa", "PaSettings", "make_pa"),
-    "igcd": _gccd("density-based support set, soft nearest neighbours", "igcd", "IgcdSettings", "make_igcd"),
+    "igcd": _gccd("density-based support set, soft nearest neighbours", "igcd", "IgcdSettings", "Igcd"),
     "gm": _gccd("grow and merge", "gm", "GmSettings", "make_gm"),
-    "fine-tune": _cil("no measure against forgetting", "fine_tune", "FineTuneSettings", "make_fine_tune"),
+    "fine-tune": _cil("no measure against forgetting", "fine_tune", "IncrementalSettings", "make_fine_tune"),
     "ewc": _cil("elastic weight consolidation", "ewc", "EwcSettings", "make_ewc"),
     "lwf": _cil("learning without forgetting, distilled predictions", "lwf", "LwfSettings", "make_lwf"),
-    "joint": _cil("all images of all tasks, the upper bound", "joint", "JointSettings", "make_joint"),
+    "joint": _cil("all images of all tasks, the upper bound", "joint", "IncrementalSettings", "make_joint"),
     "pass": _cil("noisy prototypes, rotation prediction", "pass_", "PassSettings", "make_pass", pixels=True),
     "il2a": _cil("mixed classes, prototypes with covariances", "il2a", "Il2aSettings", "make_il2a", pixels=True),
     "ssre": _cil("folded side branches, selected prototypes", "ssre", "SsreSettings", "make_ssre", pixels=True),

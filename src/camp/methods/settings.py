@@ -18,10 +18,15 @@ def check_positive(name: str, value: float) -> None:
         raise CampError(f"{name} must be above 0, and {value} is not.")
 
 
+def check_not_negative(name: str, value: float) -> None:
+    """Refuse a negative value."""
+    if not value >= 0:
+        raise CampError(f"{name} cannot be negative, and {value} is.")
+
+
 def check_exemplars(value: int, least: int = 0) -> None:
     """Refuse fewer exemplars than a method needs."""
-    if value < 0:
-        raise CampError(f"The number of exemplars cannot be negative, and {value} is.")
+    check_not_negative("The number of exemplars", value)
     if value < least:
         raise CampError(
             f"This method classifies by its exemplars and needs at least {least} of each category."
@@ -66,8 +71,7 @@ class Training:
     float32; `auto` is `mixed` on GPUs with bfloat16."""
 
     def __post_init__(self) -> None:
-        if self.epochs < 0:
-            raise CampError(f"The number of epochs cannot be negative, and {self.epochs} is.")
+        check_not_negative("The number of epochs", self.epochs)
         if self.batch_size < 2:
             raise CampError(
                 f"Contrastive losses compare images, so a batch needs at least 2, not {self.batch_size}."

@@ -2,6 +2,8 @@
 
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
+from dataclasses import replace
+from typing import Literal
 
 import torch
 from torch import Tensor
@@ -10,12 +12,11 @@ from camp.core.progress import Progress
 from camp.data.tasks import Task
 from camp.data.views import Batch, Views
 from camp.discovery.base import DiscoveryResult
-from camp.methods.base import CentroidDrift, LearnedCategory, MethodState
-from camp.methods.components import Callback, Memory, PersistentHeads, TaskRun
+from camp.methods.base import BuildContext, CentroidDrift, LearnedCategory, MethodState
+from camp.methods.components import Callback, Memory, TaskRun
 from camp.methods.exemplars import ExemplarMemory
 from camp.methods.settings import Training
-from camp.methods.trainer import Penalty, Trainer, frozen_copy, with_prefix
-from camp.nn.backbones.base import Backbone
+from camp.methods.trainer import Trainer, TrainingData, TrainingStep, frozen_copy, with_prefix
 
 
 class TipMethod(ABC):
@@ -27,33 +28,32 @@ class TipMethod(ABC):
 
     def __init__(
         self,
-        backbone: Backbone,
+        context: BuildContext,
         training: Training,
-        seed: int,
-        device: torch.device,
         *,
         exemplars: int = 0,
         callbacks: Sequence[Callback] = (),
     ) -> None:
-        self.training, self.seed, self.device = training, seed, device
+        self.training, self.seed, self.device = training, context.seed, context.device
         self.epochs = training.epochs
-        self.dim = backbone.dim
-        self.tip = backbone.tip.to(device)
+        self.dim = context.backbone.dim
+        self.tip = context.backbone.tip.to(context.device)
         self.categories: list[LearnedCategory] = []
         self.centroids: Tensor | None = None
         self.drift: CentroidDrift | None = None
         self.discovery: DiscoveryResult | None = None
-        self.heads = PersistentHeads()
+        self.heads: dict[str, Tensor] = {}
+        """Parameters of the heads of the last task, where later tasks continue from them."""
         self.exemplars = ExemplarMemory(exemplars)
         self.callbacks = callbacks
-        self.memories: dict[str, Memory] = {"heads": self.heads, **{c.name: c for c in callbacks if c.name}}
+        self.memories: dict[str, Memory] = {c.name: c for c in callbacks if c.name}
         self.image_memories: dict[str, ExemplarMemory] = {"exemplars": self.exemplars}
         self._run: TaskRun | None = None
         self._assigned = torch.empty(0, dtype=torch.long)
 
     @abstractmethod
     def _make_trainer(self, run: TaskRun, progress: Progress) -> Trainer | None:
-        """Return the trainer of the task just begun, or None if nothing is trained."""
+        """Return the trainer of a task, or None if nothing is trained."""
 
     @abstractmethod
     def _conclude(self, run: TaskRun, progress: Progress) -> None:
@@ -72,17 +72,13 @@ class TipMethod(ABC):
         for callback in self.callbacks:
             callback.before_training(run)
         run.trainer = self._make_trainer(run, progress)
-        if run.trainer is not None:
-            self.heads.apply(run.trainer.step.objective)
+        if run.trainer is not None and self.heads:
+            run.trainer.step.objective.inherit(self.heads)
 
     def train_epoch(self, epoch: int) -> dict[str, float]:
         """Train for one epoch; the loss is 0 where nothing is trained."""
-        run = self._current_run()
-        if run.trainer is None:
-            return {"loss": 0.0}
-        for callback in self.callbacks:
-            callback.before_epoch(run)
-        return run.trainer.epoch(epoch)
+        trainer = self._current_run().trainer
+        return {"loss": 0.0} if trainer is None else trainer.epoch(epoch)
 
     def finish_task(self, progress: Progress) -> None:
         """Turn the trained features into categories, then keep what later tasks need."""
@@ -93,8 +89,8 @@ class TipMethod(ABC):
         for callback in self.callbacks:
             callback.after_task(run, progress)
         self.exemplars.add_task(run.task, self.seed)
-        if run.trainer is not None:
-            self.heads.keep(run.trainer.step.objective)
+        if run.trainer is not None and run.trainer.step.objective.persistent:
+            self.heads = run.trainer.step.objective.heads()
         self._run = None
 
     def features(self, batch: Batch) -> Tensor:
@@ -118,7 +114,7 @@ class TipMethod(ABC):
 
     def state(self) -> MethodState:
         """Return the tip, the centroids and the memories; inside a task also the old tip and the trainer."""
-        parts = {"tip": self.tip.state_dict()}
+        parts = {"tip": self.tip.state_dict(), "heads": self.heads}
         parts |= {name: memory.state() for name, memory in self.memories.items()}
         parts |= {name: images.state() for name, images in self.image_memories.items()}
         if self._run is not None and self._run.trainer is not None:
@@ -136,6 +132,7 @@ class TipMethod(ABC):
         """Continue from `state`; a task under way is started again from the old tip, then brought to its state."""
         self.categories, self._run = list(state.categories), None
         self.centroids = state.tensors.get("centroids")
+        self.heads = with_prefix(state.tensors, "heads.")
         for name, memory in self.memories.items():
             memory.load_state(with_prefix(state.tensors, f"{name}."))
         for name, images in self.image_memories.items():
@@ -152,10 +149,25 @@ class TipMethod(ABC):
         assert self._run is not None, "no task is under way"
         return self._run
 
-    def _penalties(self, run: TaskRun) -> list[Penalty]:
-        """Return the penalties of all callbacks."""
-        penalties = (callback.penalty(run) for callback in self.callbacks)
-        return [penalty for penalty in penalties if penalty is not None]
+    def _trainer(
+        self,
+        run: TaskRun,
+        step: TrainingStep,
+        data: TrainingData,
+        clipping: Literal["norm", "value"] = "norm",
+    ) -> Trainer:
+        """Make a trainer with the penalties of all callbacks."""
+        penalties = [callback.penalty(run) for callback in self.callbacks]
+        return Trainer(
+            tip=self.tip,
+            step=step,
+            data=data,
+            settings=self.training,
+            device=self.device,
+            seeds=(self.seed, run.task.index),
+            penalties=[penalty for penalty in penalties if penalty is not None],
+            clipping=clipping,
+        )
 
     def _num_labels(self, task: Task) -> int:
         """Return the number of known classes up to a task; their labels are 0, 1, ..."""
@@ -170,13 +182,8 @@ class TipMethod(ABC):
     def _enter(self, task: Task, labels: Sequence[int | None], assignments: Tensor) -> list[int]:
         """Enter the clusters of a task as categories; a known class that has a category keeps it.
 
-        Args:
-            task: the task.
-            labels: label of each cluster, None for a novel one.
-            assignments: (n,) cluster of each image of the task.
-
-        Returns:
-            The position in `categories` of each cluster.
+        `labels` are None for novel clusters, and `assignments` (n,) are the clusters of the images. Returns the
+        position in `categories` of each cluster.
         """
         sizes = torch.bincount(assignments, minlength=len(labels)).tolist()
         position = {c.label: i for i, c in enumerate(self.categories) if c.label is not None}
@@ -187,8 +194,7 @@ class TipMethod(ABC):
                 at = len(self.categories)
                 self.categories.append(LearnedCategory(at, task.index, label, size))
             else:
-                old = self.categories[at]
-                self.categories[at] = LearnedCategory(old.id, old.task, old.label, size)
+                self.categories[at] = replace(self.categories[at], size=size)
             places.append(at)
         self._assigned = torch.tensor(places)[assignments]
         return places

@@ -6,6 +6,7 @@ batches and computes the loss; `two_views.py` has the one of the paper.
 """
 
 import copy
+import math
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -19,11 +20,13 @@ from camp.core import distributed
 from camp.core.progress import Progress
 from camp.core.seeds import generator
 from camp.data.views import Batch, Views
-from camp.methods.schedule import learning_rate
 from camp.methods.settings import Training
 
 FORWARD_BATCH = 256
 """Number of views that go through a network at once where no gradient is needed."""
+
+_WARMUP_START, _FLOOR = 1e-8, 1e-3
+"""First and last learning rate, as shares of the largest."""
 
 Penalty = Callable[[], Tensor]
 """A term of the loss that depends on the parameters of the tip alone."""
@@ -133,15 +136,8 @@ class Trainer:
     ) -> None:
         """Prepare the optimiser.
 
-        Args:
-            tip: the network to train.
-            step: draws batches and computes the loss.
-            data: the images.
-            settings: epochs, batch size and learning rate.
-            device: where the networks are.
-            seeds: what names the random draws, (seed, task).
-            penalties: terms that are added to the loss.
-            clipping: whether `settings.clip` bounds the norm of the gradient or each of its entries.
+        `seeds` (seed, task) name the random draws. `clipping` says whether `settings.clip` bounds the norm of the
+        gradient or each of its entries.
         """
         self.tip, self.step, self.data, self.settings = tip, step, data, settings
         self.device, self.seeds, self.penalties, self.clipping = device, seeds, penalties, clipping
@@ -238,6 +234,30 @@ class Trainer:
             moments.setdefault(int(index), {})[name] = value
         groups = self.optimizer.state_dict()["param_groups"]
         self.optimizer.load_state_dict({"state": moments, "param_groups": groups})
+
+
+def learning_rate(settings: Training, epoch: int, step: int, steps_per_epoch: int) -> float:
+    """Return the learning rate of a step of an epoch: linear warm-up per step, then cosine annealing per epoch.
+
+    Annealing starts after the first epoch at whose end the warm-up is over, as in the paper's code. There is no
+    state of a scheduler, so that resuming needs none.
+
+    >>> rate = learning_rate(Training(), 50, 0, 79)  # CIFAR-100, start of epoch 50
+    >>> f"{rate:.2e}"
+    '5.16e-04'
+    >>> f"{learning_rate(Training(), 50, 0, 17):.2e}"  # CUB-200
+    '5.79e-04'
+    >>> f"{learning_rate(Training(), 0, 0, 17):.0e}"
+    '1e-11'
+    """
+    warmup = min(settings.warmup_steps, settings.epochs * steps_per_epoch // 10)
+    done = epoch * steps_per_epoch + step
+    if done < warmup:
+        return settings.learning_rate * (_WARMUP_START + (1 - _WARMUP_START) * done / warmup)
+    annealed = max(0, epoch - warmup // steps_per_epoch)
+    floor = settings.learning_rate * _FLOOR
+    cosine = (1 + math.cos(math.pi * annealed / settings.epochs)) / 2
+    return floor + (settings.learning_rate - floor) * cosine
 
 
 def with_prefix(tensors: dict[str, Tensor], prefix: str) -> dict[str, Tensor]:

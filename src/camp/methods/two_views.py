@@ -19,13 +19,9 @@ class TwoViewObjective(Objective):
     def forward(self, z: Tensor, num_task_images: int, labels: Tensor, epoch: int) -> dict[str, Tensor]:
         """Return the terms of the loss by name, with `loss` among them.
 
-        Args:
-            z: (2, B, D) features of two views of B images: first images of the task, treated as unlabelled,
-                then labelled ones.
-            num_task_images: number of the former; 0 where every image has a label, so that the B images serve
-                as both (see `unlabelled`).
-            labels: (B - num_task_images,) labels of the latter.
-            epoch: number of the epoch.
+        z (2, B, D) are the features of two views of B images: first `num_task_images` of the task, treated as
+        unlabelled, then labelled ones. The former number is 0 where every image has a label, so that the B images
+        serve as both (see `unlabelled`).
         """
 
 

@@ -20,6 +20,7 @@ from camp.core.progress import Progress
 from camp.core.seeds import generator
 from camp.data.tasks import Task
 from camp.data.views import Batch, Views
+from camp.methods.base import BuildContext
 from camp.methods.components import Callback, Memory, TaskRun
 from camp.methods.settings import MethodSettings, Training
 from camp.methods.tip_method import TipMethod
@@ -82,14 +83,10 @@ class IncrementalObjective(Objective):
 
     @abstractmethod
     def forward(self, z: Tensor, labels: Tensor, plan: Plan, z_old: Tensor | None) -> dict[str, Tensor]:
-        """Return the terms of the loss by name, with `loss` among them.
+        """Return the terms of the loss by name, with `loss` among them, for features z (copies, B, D).
 
-        Args:
-            z: (copies, B, D) features.
-            labels: (B,) labels.
-            plan: what was drawn for the step.
-            z_old: (copies, B, D) features of the same views under the old network; None in the first task, and
-                if the objective does not compare.
+        z_old are the features of the same views under the old network; None in the first task, and if the
+        objective does not compare.
         """
 
     def new_logits(self, z: Tensor) -> Tensor:
@@ -142,31 +139,28 @@ class IncrementalClassifier(Memory, Protocol):
         """Return the logits (n, K) by label of features (n, D)."""
 
 
-@dataclass(frozen=True)
-class IncrementalComponents:
-    """The components of a method of class-incremental learning."""
-
-    objective: Callable[[ClassRange, torch.Generator], IncrementalObjective | None]
-    """Makes the objective of a task; None where a task trains nothing."""
-    training: Training
-    callbacks: Sequence[Callback] = ()
-    classifier: IncrementalClassifier | None = None
-    """By default the linear classifier of the objective."""
-    exemplars: int = 0
-
-
 class IncrementalMethod(TipMethod):
     """A network and a classifier, trained task by task."""
 
     def __init__(
-        self, backbone: Backbone, parts: IncrementalComponents, seed: int, device: torch.device
+        self,
+        context: BuildContext,
+        training: Training,
+        objective: Callable[[ClassRange, torch.Generator], IncrementalObjective | None],
+        *,
+        callbacks: Sequence[Callback] = (),
+        classifier: IncrementalClassifier | None = None,
+        exemplars: int = 0,
     ) -> None:
-        super().__init__(
-            backbone, parts.training, seed, device, exemplars=parts.exemplars, callbacks=parts.callbacks
-        )
-        self.parts = parts
-        if parts.classifier is not None:
-            self.memories["classifier"] = parts.classifier
+        """Make the method.
+
+        `objective` makes the objective of a task, None where a task trains nothing. By default the `classifier` is
+        that of the objective.
+        """
+        super().__init__(context, training, exemplars=exemplars, callbacks=callbacks)
+        self.objective, self.classifier = objective, classifier
+        if classifier is not None:
+            self.memories["classifier"] = classifier
 
     def start_task(self, task: Task, progress: Progress) -> None:
         """Refuse images without a label and classes of earlier tasks, then prepare the training."""
@@ -188,25 +182,18 @@ class IncrementalMethod(TipMethod):
         """Make an objective for the classes so far."""
         task = run.task
         sizes = ClassRange(self.dim, len(self.categories), self._num_labels(task))
-        objective = self.parts.objective(sizes, generator(self.seed, "heads", task.index))
+        objective = self.objective(sizes, generator(self.seed, "heads", task.index))
         if objective is None:
             return None
-        return Trainer(
-            tip=self.tip,
-            step=SupervisedStep(objective, run.old_tip),
-            data=TrainingData(*self.exemplars.behind(task.views, task.labels), len(task)),
-            settings=self.training,
-            device=self.device,
-            seeds=(self.seed, task.index),
-            penalties=self._penalties(run),
-        )
+        data = TrainingData(*self.exemplars.behind(task.views, task.labels), len(task))
+        return self._trainer(run, SupervisedStep(objective, run.old_tip), data)
 
     def _conclude(self, run: TaskRun, progress: Progress) -> None:
         """Enter each class as a category: nothing is discovered."""
         labels = run.task.labels.unique()
         self._enter(run.task, labels.tolist(), torch.searchsorted(labels, run.task.labels))
-        if self.parts.classifier is not None:
-            self.centroids = self.parts.classifier.fit(run, self.centroids, progress)
+        if self.classifier is not None:
+            self.centroids = self.classifier.fit(run, self.centroids, progress)
 
     def predict(
         self, features: Tensor, allowed: Tensor | None = None, centroids: Tensor | None = None
@@ -219,9 +206,9 @@ class IncrementalMethod(TipMethod):
 
     def _logits(self, features: Tensor) -> Tensor:
         """Return the logits (n, K) by label; of several outputs of a class the first."""
-        if self.parts.classifier is not None:
-            return self.parts.classifier.logits(features)
-        weight, bias = self.heads.tensors["classifier.weight"], self.heads.tensors["classifier.bias"]
+        if self.classifier is not None:
+            return self.classifier.logits(features)
+        weight, bias = self.heads["classifier.weight"], self.heads["classifier.bias"]
         num_labels = max(c.label for c in self.categories if c.label is not None) + 1
         return F.linear(features, weight, bias)[:, :: len(weight) // num_labels]
 

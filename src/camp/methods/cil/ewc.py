@@ -12,15 +12,12 @@ is the label, the empirical Fisher information.
 
 from dataclasses import dataclass
 
-import torch
-
-from camp.core.errors import CampError
-from camp.methods.cil.base import IncrementalComponents, IncrementalMethod, IncrementalSettings
+from camp.methods.base import BuildContext
+from camp.methods.cil.base import IncrementalMethod, IncrementalSettings
 from camp.methods.cil.fine_tune import FineTuneObjective
 from camp.methods.consolidation import Classifier, ElasticWeightConsolidation
-from camp.methods.settings import check_share
+from camp.methods.settings import check_not_negative, check_share
 from camp.methods.trainer import Objective
-from camp.nn.backbones.base import Backbone
 
 
 @dataclass(frozen=True)
@@ -34,8 +31,7 @@ class EwcSettings(IncrementalSettings):
 
     def __post_init__(self) -> None:
         check_share("fisher_kept", self.fisher_kept)
-        if not self.ewc >= 0:
-            raise CampError(f"ewc, the weight of the penalty, cannot be negative, and {self.ewc} is.")
+        check_not_negative("ewc, the weight of the penalty,", self.ewc)
 
 
 def _classifier(objective: Objective) -> tuple[Classifier, int]:
@@ -43,9 +39,8 @@ def _classifier(objective: Objective) -> tuple[Classifier, int]:
     return objective.new_logits, objective.old
 
 
-def make_ewc(backbone: Backbone, settings: EwcSettings, seed: int, device: torch.device) -> IncrementalMethod:
+def make_ewc(context: BuildContext, settings: EwcSettings) -> IncrementalMethod:
     """Make EWC: Fine-tune with the penalty."""
     kept = settings.fisher_kept
     consolidation = ElasticWeightConsolidation(settings.ewc, _classifier, decay=kept, weight=1 - kept)
-    parts = IncrementalComponents(FineTuneObjective, settings.training, callbacks=[consolidation])
-    return IncrementalMethod(backbone, parts, seed, device)
+    return IncrementalMethod(context, settings.training, FineTuneObjective, callbacks=[consolidation])

@@ -21,12 +21,12 @@ from sklearn.svm import LinearSVC
 from torch import Tensor
 
 from camp.core.progress import Progress
-from camp.methods.cil.base import IncrementalComponents, IncrementalMethod, IncrementalSettings
+from camp.methods.base import BuildContext
+from camp.methods.cil.base import IncrementalMethod, IncrementalSettings
 from camp.methods.cil.fine_tune import FineTuneObjective
 from camp.methods.components import TaskRun
 from camp.methods.settings import check_positive
 from camp.methods.trainer import clean_features
-from camp.nn.backbones.base import Backbone
 
 
 @dataclass(frozen=True)
@@ -80,15 +80,9 @@ class TranslatedFeatureClassifier:
 
 
 def with_pseudo_features(features: Tensor, labels: Tensor, means: Tensor) -> tuple[Tensor, Tensor]:
-    """Add translated features of the classes that have none.
+    """Append translated features of the classes that have none to features (n, D) with labels (n,).
 
-    Args:
-        features: (n, D) features of the classes of a task.
-        labels: (n,) their labels.
-        means: (K, D) means of all classes 0 .. K - 1.
-
-    Returns:
-        Features (m, D) and labels (m,), the given ones first.
+    `means` (K, D) are those of all classes 0 .. K - 1.
     """
     new, directions = labels.unique(), F.normalize(means, dim=1)
     parts, owners = [features], [labels]
@@ -113,13 +107,11 @@ def linear_svc(features: Tensor, labels: Tensor, c: float) -> tuple[Tensor, Tens
     return (weight, bias) if known > 2 else (torch.cat([-weight, weight]), torch.cat([-bias, bias]))
 
 
-def make_fetril(
-    backbone: Backbone, settings: FetrilSettings, seed: int, device: torch.device
-) -> IncrementalMethod:
+def make_fetril(context: BuildContext, settings: FetrilSettings) -> IncrementalMethod:
     """Make FeTrIL, which trains in the first task alone."""
-    parts = IncrementalComponents(
-        lambda sizes, generator: None if sizes.old else FetrilObjective(sizes, generator),
+    return IncrementalMethod(
+        context,
         settings.training,
+        lambda sizes, generator: None if sizes.old else FetrilObjective(sizes, generator),
         classifier=TranslatedFeatureClassifier(settings.svc),
     )
-    return IncrementalMethod(backbone, parts, seed, device)

@@ -5,24 +5,11 @@
 Nothing is done against forgetting: the lower bound of every table.
 """
 
-from dataclasses import dataclass
-
-import torch
 from torch import Tensor
 
-from camp.methods.cil.base import (
-    IncrementalComponents,
-    IncrementalMethod,
-    IncrementalObjective,
-    IncrementalSettings,
-)
+from camp.methods.base import BuildContext
+from camp.methods.cil.base import IncrementalMethod, IncrementalObjective, IncrementalSettings
 from camp.methods.trainer import Plan
-from camp.nn.backbones.base import Backbone
-
-
-@dataclass(frozen=True)
-class FineTuneSettings(IncrementalSettings):
-    """Settings of training alone."""
 
 
 class FineTuneObjective(IncrementalObjective):
@@ -33,9 +20,6 @@ class FineTuneObjective(IncrementalObjective):
         return {"loss": self.new_cross_entropy(z[0], labels)}
 
 
-def make_fine_tune(
-    backbone: Backbone, settings: FineTuneSettings, seed: int, device: torch.device
-) -> IncrementalMethod:
+def make_fine_tune(context: BuildContext, settings: IncrementalSettings) -> IncrementalMethod:
     """Make Fine-tune."""
-    parts = IncrementalComponents(FineTuneObjective, settings.training)
-    return IncrementalMethod(backbone, parts, seed, device)
+    return IncrementalMethod(context, settings.training, FineTuneObjective)

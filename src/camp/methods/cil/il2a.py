@@ -25,15 +25,10 @@ from torch import Tensor
 
 from camp.core.errors import CampError
 from camp.data.views import Batch, Views
-from camp.methods.cil.base import ClassRange, IncrementalComponents, IncrementalMethod, check_pixels
-from camp.methods.cil.prototypes import (
-    ClassPrototypes,
-    PrototypeMemory,
-    PrototypeObjective,
-    PrototypeSettings,
-)
+from camp.methods.base import BuildContext
+from camp.methods.cil.base import IncrementalMethod
+from camp.methods.cil.prototypes import PrototypeObjective, PrototypeSettings, prototype_replay
 from camp.methods.trainer import Plan
-from camp.nn.backbones.base import Backbone
 from camp.nn.losses import semantic_augmentation
 
 _BETA = 20.0
@@ -60,15 +55,7 @@ class Il2aSettings(PrototypeSettings):
 class Il2aObjective(PrototypeObjective):
     """Outputs for the classes so far, followed by those for pairs of classes of this task."""
 
-    def __init__(
-        self,
-        sizes: ClassRange,
-        generator: torch.Generator,
-        settings: Il2aSettings,
-        prototypes: ClassPrototypes | None,
-    ) -> None:
-        super().__init__(sizes, generator, settings, prototypes)
-        self.settings = settings
+    settings: Il2aSettings
 
     def copies(self) -> int:
         """Return the number of an image and its mixtures."""
@@ -136,15 +123,6 @@ class Il2aObjective(PrototypeObjective):
         return self.total(l_ce, torch.dist(z[kept], z_old[kept]), l_p)
 
 
-def make_il2a(
-    backbone: Backbone, settings: Il2aSettings, seed: int, device: torch.device
-) -> IncrementalMethod:
+def make_il2a(context: BuildContext, settings: Il2aSettings) -> IncrementalMethod:
     """Make IL2A, on pixels."""
-    check_pixels(backbone, "IL2A")
-    memory = PrototypeMemory(covariances=True)
-    parts = IncrementalComponents(
-        lambda sizes, generator: Il2aObjective(sizes, generator, settings, memory.on(backbone.tip)),
-        settings.training,
-        callbacks=[memory],
-    )
-    return IncrementalMethod(backbone, parts, seed, device)
+    return prototype_replay(context, settings, "IL2A", Il2aObjective, covariances=True)

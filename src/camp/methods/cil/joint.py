@@ -7,25 +7,13 @@ task it has been trained on the whole data set, and on early classes the longest
 """
 
 import sys
-from dataclasses import dataclass
 
-import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from camp.methods.cil.base import (
-    IncrementalComponents,
-    IncrementalMethod,
-    IncrementalObjective,
-    IncrementalSettings,
-)
+from camp.methods.base import BuildContext
+from camp.methods.cil.base import IncrementalMethod, IncrementalObjective, IncrementalSettings
 from camp.methods.trainer import Plan
-from camp.nn.backbones.base import Backbone
-
-
-@dataclass(frozen=True)
-class JointSettings(IncrementalSettings):
-    """Settings of training alone."""
 
 
 class JointObjective(IncrementalObjective):
@@ -36,9 +24,6 @@ class JointObjective(IncrementalObjective):
         return {"loss": F.cross_entropy(self.classifier(z[0]), labels)}
 
 
-def make_joint(
-    backbone: Backbone, settings: JointSettings, seed: int, device: torch.device
-) -> IncrementalMethod:
+def make_joint(context: BuildContext, settings: IncrementalSettings) -> IncrementalMethod:
     """Make Joint, whose exemplar memory keeps every image."""
-    parts = IncrementalComponents(JointObjective, settings.training, exemplars=sys.maxsize)
-    return IncrementalMethod(backbone, parts, seed, device)
+    return IncrementalMethod(context, settings.training, JointObjective, exemplars=sys.maxsize)

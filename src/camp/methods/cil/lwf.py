@@ -12,17 +12,10 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from camp.core.errors import CampError
-from camp.methods.cil.base import (
-    ClassRange,
-    IncrementalComponents,
-    IncrementalMethod,
-    IncrementalObjective,
-    IncrementalSettings,
-)
-from camp.methods.settings import check_positive
+from camp.methods.base import BuildContext
+from camp.methods.cil.base import ClassRange, IncrementalMethod, IncrementalObjective, IncrementalSettings
+from camp.methods.settings import check_not_negative, check_positive
 from camp.methods.trainer import Plan
-from camp.nn.backbones.base import Backbone
 from camp.nn.losses import logit_distillation
 
 
@@ -37,8 +30,7 @@ class LwfSettings(IncrementalSettings):
 
     def __post_init__(self) -> None:
         check_positive("temperature", self.temperature)
-        if not self.lwf >= 0:
-            raise CampError(f"lwf, the weight of distillation, cannot be negative, and {self.lwf} is.")
+        check_not_negative("lwf, the weight of distillation,", self.lwf)
 
 
 class LwfObjective(IncrementalObjective):
@@ -73,9 +65,8 @@ class LwfObjective(IncrementalObjective):
         return {"ce": l_ce, "kd": l_kd, "loss": l_ce + self.settings.lwf * l_kd}
 
 
-def make_lwf(backbone: Backbone, settings: LwfSettings, seed: int, device: torch.device) -> IncrementalMethod:
+def make_lwf(context: BuildContext, settings: LwfSettings) -> IncrementalMethod:
     """Make LwF."""
-    parts = IncrementalComponents(
-        lambda sizes, generator: LwfObjective(settings, sizes, generator), settings.training
+    return IncrementalMethod(
+        context, settings.training, lambda sizes, generator: LwfObjective(settings, sizes, generator)
     )
-    return IncrementalMethod(backbone, parts, seed, device)

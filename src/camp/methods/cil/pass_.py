@@ -23,10 +23,10 @@ from torch import Tensor
 
 from camp.data.rotation import TURNS, quarter_turns
 from camp.data.views import Batch, Views
-from camp.methods.cil.base import IncrementalComponents, IncrementalMethod, check_pixels
-from camp.methods.cil.prototypes import PrototypeMemory, PrototypeObjective, PrototypeSettings
+from camp.methods.base import BuildContext
+from camp.methods.cil.base import IncrementalMethod
+from camp.methods.cil.prototypes import PrototypeObjective, PrototypeSettings, prototype_replay
 from camp.methods.trainer import Plan
-from camp.nn.backbones.base import Backbone
 
 
 @dataclass(frozen=True)
@@ -66,18 +66,9 @@ class PassObjective(PrototypeObjective):
 
     def _cross_entropy(self, z: Tensor, targets: Tensor) -> Tensor:
         """Return the cross-entropy of features (n, D) over all outputs."""
-        return F.cross_entropy(self.classifier(z) / self.prototype_settings.temperature, targets)
+        return F.cross_entropy(self.classifier(z) / self.settings.temperature, targets)
 
 
-def make_pass(
-    backbone: Backbone, settings: PassSettings, seed: int, device: torch.device
-) -> IncrementalMethod:
+def make_pass(context: BuildContext, settings: PassSettings) -> IncrementalMethod:
     """Make PASS, on pixels."""
-    check_pixels(backbone, "PASS")
-    memory = PrototypeMemory()
-    parts = IncrementalComponents(
-        lambda sizes, generator: PassObjective(sizes, generator, settings, memory.on(backbone.tip)),
-        settings.training,
-        callbacks=[memory],
-    )
-    return IncrementalMethod(backbone, parts, seed, device)
+    return prototype_replay(context, settings, "PASS", PassObjective)

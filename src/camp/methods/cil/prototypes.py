@@ -4,16 +4,23 @@ They are measured once, on the clean views of the task that brings the class, an
 keeps the features where the prototypes are.
 """
 
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 import torch
 from torch import Tensor, nn
 
-from camp.core.errors import CampError
 from camp.core.progress import Progress
-from camp.methods.cil.base import ClassRange, IncrementalObjective, IncrementalSettings
+from camp.methods.base import BuildContext
+from camp.methods.cil.base import (
+    ClassRange,
+    IncrementalMethod,
+    IncrementalObjective,
+    IncrementalSettings,
+    check_pixels,
+)
 from camp.methods.components import Callback, TaskRun
-from camp.methods.settings import check_positive
+from camp.methods.settings import check_not_negative, check_positive
 from camp.methods.trainer import clean_features
 
 
@@ -30,9 +37,8 @@ class PrototypeSettings(IncrementalSettings):
 
     def __post_init__(self) -> None:
         check_positive("temperature", self.temperature)
-        for name in ("feature_weight", "prototype_weight"):
-            if not getattr(self, name) >= 0:
-                raise CampError(f"{name} cannot be negative, and {getattr(self, name)} is.")
+        check_not_negative("feature_weight", self.feature_weight)
+        check_not_negative("prototype_weight", self.prototype_weight)
 
 
 @dataclass(frozen=True)
@@ -109,11 +115,11 @@ class PrototypeObjective(IncrementalObjective):
         """Make the heads; `prototypes` are those of the classes 0 .. old - 1, None in the first task."""
         super().__init__(sizes, generator)
         # Plain attributes: the persistent heads must not contain them again.
-        self.prototype_settings, self.prototypes = settings, prototypes
+        self.settings, self.prototypes = settings, prototypes
 
     def total(self, ce: Tensor, fd: Tensor, prototype: Tensor) -> dict[str, Tensor]:
         """Return the terms and L."""
-        s = self.prototype_settings
+        s = self.settings
         loss = ce + s.feature_weight * fd + s.prototype_weight * prototype
         return {"ce": ce, "fd": fd, "prototype": prototype, "loss": loss}
 
@@ -145,3 +151,23 @@ class PrototypeMemory(Callback):
     def load_state(self, tensors: dict[str, Tensor]) -> None:
         """Continue from `state`."""
         self.prototypes = ClassPrototypes(**tensors) if tensors else None
+
+
+def prototype_replay(
+    context: BuildContext,
+    settings: PrototypeSettings,
+    name: str,
+    objective: type[PrototypeObjective],
+    *,
+    covariances: bool = False,
+    callbacks: Sequence[Callback] = (),
+) -> IncrementalMethod:
+    """Make a method that replays prototypes, on pixels."""
+    check_pixels(context.backbone, name)
+    memory = PrototypeMemory(covariances)
+    return IncrementalMethod(
+        context,
+        settings.training,
+        lambda sizes, generator: objective(sizes, generator, settings, memory.on(context.backbone.tip)),
+        callbacks=[*callbacks, memory],
+    )

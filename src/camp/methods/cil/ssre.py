@@ -25,11 +25,11 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from camp.core.progress import Progress
-from camp.methods.cil.base import IncrementalComponents, IncrementalMethod, check_pixels
-from camp.methods.cil.prototypes import PrototypeMemory, PrototypeObjective, PrototypeSettings
+from camp.methods.base import BuildContext
+from camp.methods.cil.base import IncrementalMethod
+from camp.methods.cil.prototypes import PrototypeObjective, PrototypeSettings, prototype_replay
 from camp.methods.components import Callback, TaskRun
 from camp.methods.trainer import Plan
-from camp.nn.backbones.base import Backbone
 from camp.nn.backbones.side_branches import SideBranches
 
 
@@ -63,9 +63,7 @@ class SsreObjective(PrototypeObjective):
 
     def _cross_entropy(self, z: Tensor, labels: Tensor) -> Tensor:
         """Return ce (B,) of features (B, D)."""
-        return F.cross_entropy(
-            self.classifier(z) / self.prototype_settings.temperature, labels, reduction="none"
-        )
+        return F.cross_entropy(self.classifier(z) / self.settings.temperature, labels, reduction="none")
 
 
 def similarity(z: Tensor, means: Tensor) -> Tensor:
@@ -90,15 +88,6 @@ class BranchTraining(Callback):
             self.branches = None
 
 
-def make_ssre(
-    backbone: Backbone, settings: SsreSettings, seed: int, device: torch.device
-) -> IncrementalMethod:
+def make_ssre(context: BuildContext, settings: SsreSettings) -> IncrementalMethod:
     """Make SSRE, on pixels."""
-    check_pixels(backbone, "SSRE")
-    memory = PrototypeMemory()
-    parts = IncrementalComponents(
-        lambda sizes, generator: SsreObjective(sizes, generator, settings, memory.on(backbone.tip)),
-        settings.training,
-        callbacks=[BranchTraining(), memory],
-    )
-    return IncrementalMethod(backbone, parts, seed, device)
+    return prototype_replay(context, settings, "SSRE", SsreObjective, callbacks=[BranchTraining()])

@@ -21,22 +21,8 @@ _NEW_VIEWS = 4
 class CentroidAdapter(Protocol):
     """Carries centroids into the feature space of the new model."""
 
-    @property
-    def compares_features(self) -> bool:
-        """Whether it needs the features of the same views under the old and the new model."""
-
     def adapt(self, centroids: Tensor, features: Tensor, run: TaskRun, progress: Progress) -> Tensor:
         """Carry centroids (K, D) along; `features` (n, D) are those of the task under the new model."""
-
-
-class NoAdapter:
-    """Leaves centroids where they are."""
-
-    compares_features = False
-
-    def adapt(self, centroids: Tensor, features: Tensor, run: TaskRun, progress: Progress) -> Tensor:
-        """Return the centroids."""
-        return centroids
 
 
 class LearnedAdapter:
@@ -44,14 +30,13 @@ class LearnedAdapter:
 
     def __init__(self, name: str, settings: AdapterSettings) -> None:
         self.name, self.settings = name, settings
-        self.compares_features = name != "none"
         self.psi: Adapter | None = None
         """The adapter of the last task; None where nothing was learned."""
 
     def adapt(self, centroids: Tensor, features: Tensor, run: TaskRun, progress: Progress) -> Tensor:
         """Return psi(centroids)."""
         self.psi = None
-        if not self.compares_features or run.trainer is None:
+        if run.trainer is None:
             return centroids
         old, new = feature_pairs(run, progress)
         draw = generator(run.seed, "adapter", run.task.index)

@@ -10,16 +10,14 @@ then semi-supervised k-means, and psi carries the centroids of earlier tasks int
 from dataclasses import dataclass, field, replace
 from typing import Literal, Self
 
-import torch
-
 from camp.core.errors import CampError
+from camp.methods.base import BuildContext
 from camp.methods.distillation import Distillation
 from camp.methods.gccd.adaptation import LearnedAdapter
 from camp.methods.gccd.centroid_method import CentroidMethod, Composition
-from camp.methods.gccd.simgcd_objective import SimgcdObjective
+from camp.methods.gccd.simgcd import SimgcdObjective
 from camp.methods.settings import SimgcdLosses, check_exemplars, check_share
 from camp.nn.adapters import AdapterSettings
-from camp.nn.backbones.base import Backbone
 
 
 @dataclass(frozen=True)
@@ -62,19 +60,20 @@ class CampSettings(SimgcdLosses):
         return replace(self, alpha=alpha, self_supervised=bool(self.self_supervised))
 
 
-def make_camp(backbone: Backbone, settings: CampSettings, seed: int, device: torch.device) -> CentroidMethod:
+def make_camp(context: BuildContext, settings: CampSettings) -> CentroidMethod:
     """Make CAMP."""
-    return CentroidMethod(backbone, camp_parts(settings), seed, device)
+    return CentroidMethod(context, camp_parts(settings))
 
 
 def camp_parts(settings: CampSettings) -> Composition:
     """Return the components of CAMP: its objective, the projected distiller and the linear adapter."""
     alpha = settings.alpha if settings.alpha is not None else (0.1 if settings.exemplars else 0.5)
+    adapter = LearnedAdapter(settings.adapter, settings.adaptation) if settings.adapter != "none" else None
     return Composition(
         objective=lambda sizes, generator: SimgcdObjective(
             settings,
             sizes.dim,
-            sizes.total,
+            sizes.total(),
             generator,
             supervised=settings.supervised,
             self_supervised=settings.self_supervised is not False,
@@ -83,6 +82,6 @@ def camp_parts(settings: CampSettings) -> Composition:
         distiller=settings.distiller,
         distillation=Distillation(alpha, settings.distill_loss, data="all", views="mean"),
         discovery=settings.discovery,
-        adapter=LearnedAdapter(settings.adapter, settings.adaptation),
+        adapter=adapter,
         exemplars=settings.exemplars,
     )

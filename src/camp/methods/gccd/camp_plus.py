@@ -13,25 +13,21 @@ centroids and one D x D matrix, and no image.
 Training is CAMP's, and off by default (docs/results.md, "Ablation of CAMP+").
 """
 
-import dataclasses
-from dataclasses import dataclass, replace
-from typing import Literal
+from dataclasses import dataclass, fields, replace
 
-import torch
 from torch import Tensor
 
 from camp.core.errors import CampError
 from camp.core.progress import Progress
 from camp.discovery.camp_plus_discoverer import CampPlusDiscoverer
-from camp.discovery.nearest_centroid import NearestCentroid
 from camp.discovery.simulated_novelty import ParameterGrid
+from camp.methods.base import BuildContext
 from camp.methods.components import TaskRun
 from camp.methods.gccd.adaptation import feature_pairs
 from camp.methods.gccd.camp import CampSettings, camp_parts
 from camp.methods.gccd.centroid_method import CentroidMethod
 from camp.methods.settings import check_positive, check_share
 from camp.nn.adapters.linear import least_squares
-from camp.nn.backbones.base import Backbone
 
 
 @dataclass(frozen=True)
@@ -57,13 +53,8 @@ class CampPlusSettings(CampSettings):
 
     def grid(self) -> ParameterGrid:
         """Return the values that parameters are selected from; those that were given are fixed."""
-        shrinkage, n_components, inverse_temperature, size_prior = dataclasses.astuple(ParameterGrid())
-        return ParameterGrid(
-            shrinkage if self.shrinkage is None else (self.shrinkage,),
-            n_components if self.n_components is None else (self.n_components,),
-            inverse_temperature if self.inverse_temperature is None else (self.inverse_temperature,),
-            size_prior if self.size_prior is None else (self.size_prior,),
-        )
+        given = {field.name: getattr(self, field.name) for field in fields(ParameterGrid)}
+        return ParameterGrid(**{name: (value,) for name, value in given.items() if value is not None})
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -81,30 +72,15 @@ class CampPlusSettings(CampSettings):
 
 
 @dataclass(frozen=True)
-class MahalanobisClassifier:
-    """Chooses the nearest centroid under S."""
-
-    discoverer: CampPlusDiscoverer
-    metric: Literal["l2", "cosine"]
-
-    def predict(self, features: Tensor, centroids: Tensor, allowed: Tensor | None) -> Tensor:
-        """Return the row (n,) of the nearest centroid."""
-        whiten = self.discoverer.whiten
-        return NearestCentroid(whiten(centroids), self.metric).predict(whiten(features), allowed)
-
-
-@dataclass(frozen=True)
 class AffineAdapter:
     """Carries centroids and scatter by one affine map."""
 
     discoverer: CampPlusDiscoverer
     ridge: float
-    compares_features: bool
-    """Whether anything is adapted at all."""
 
     def adapt(self, centroids: Tensor, features: Tensor, run: TaskRun, progress: Progress) -> Tensor:
         """c <- A c + b,  T <- A T A^T + (images - classes) Cov(e)  with e = u_new - A u_old - b."""
-        if not self.compares_features or run.trainer is None:
+        if run.trainer is None:
             return centroids
         old, new = (self.discoverer.transform(z) for z in feature_pairs(run, progress))
         weight, bias = least_squares(old, new, self.ridge)
@@ -113,26 +89,25 @@ class AffineAdapter:
         return (centroids.double() @ weight.T + bias).to(centroids.dtype)
 
 
-def make_camp_plus(
-    backbone: Backbone, settings: CampPlusSettings, seed: int, device: torch.device
-) -> CentroidMethod:
+def make_camp_plus(context: BuildContext, settings: CampPlusSettings) -> CentroidMethod:
     """Make CAMP+, with CAMP's training or without any."""
     found = settings.discovery
     discoverer = CampPlusDiscoverer(
-        backbone.dim,
+        context.backbone.dim,
         settings.grid(),
         power_transform=settings.power_transform,
         n_init=found.n_init,
         max_iterations=found.max_iterations,
         max_novel=found.max_novel,
     )
+    adapter = AffineAdapter(discoverer, settings.adaptation.ridge) if settings.adapter != "none" else None
     parts = replace(
         camp_parts(settings),
         discoverer=discoverer,
         transform=discoverer.transform,
-        classifier=MahalanobisClassifier(discoverer, found.metric),
-        adapter=AffineAdapter(discoverer, settings.adaptation.ridge, settings.adapter != "none"),
+        whiten=discoverer.whiten,
+        adapter=adapter,
     )
     if not settings.train:
         parts = replace(parts, objective=None, training=replace(settings.training, epochs=0))
-    return CentroidMethod(backbone, parts, seed, device)
+    return CentroidMethod(context, parts)

@@ -1,8 +1,8 @@
 """Methods that represent categories by centroids: CAMP, GCD and their relatives differ in their components."""
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
-from typing import Literal, Protocol
+from dataclasses import dataclass
+from typing import Literal
 
 import torch
 from torch import Tensor
@@ -14,15 +14,14 @@ from camp.data.views import Batch
 from camp.discovery.base import Discoverer, FeatureBatch, KnownCategories
 from camp.discovery.kmeans_discoverer import SemiSupervisedKMeansDiscoverer
 from camp.discovery.nearest_centroid import NearestCentroid
-from camp.methods.base import CentroidDrift
+from camp.methods.base import BuildContext, CentroidDrift
 from camp.methods.components import Callback, TaskRun
 from camp.methods.distillation import Distillation, Distiller, OldFeatures
-from camp.methods.gccd.adaptation import CentroidAdapter, NoAdapter
+from camp.methods.gccd.adaptation import CentroidAdapter
 from camp.methods.settings import Discovery, Training
 from camp.methods.tip_method import TipMethod
 from camp.methods.trainer import Trainer, TrainingData, TrainingStep, clean_features
 from camp.methods.two_views import TwoViewObjective, TwoViewStep
-from camp.nn.backbones.base import Backbone
 from camp.nn.distillers import make_distiller
 
 
@@ -34,31 +33,8 @@ class HeadSizes:
     """D, the length of a feature."""
     known: int
     """Number of known classes so far, with those of this task; labels are 0 .. known - 1."""
-    count: Callable[[], int]
-    """Computes `total`."""
-
-    @property
-    def total(self) -> int:
-        """K, the number of known and novel categories; where it is not given it is estimated, which takes time."""
-        return self.count()
-
-
-class CentroidClassifier(Protocol):
-    """Assigns features to centroids."""
-
-    def predict(self, features: Tensor, centroids: Tensor, allowed: Tensor | None) -> Tensor:
-        """Return the row (n,) of the centroid of each feature, of those in `allowed` alone if given."""
-
-
-@dataclass(frozen=True)
-class NearestCentroidClassifier:
-    """Chooses the nearest centroid."""
-
-    metric: Literal["l2", "cosine"] = "l2"
-
-    def predict(self, features: Tensor, centroids: Tensor, allowed: Tensor | None) -> Tensor:
-        """Return the row (n,) of the nearest centroid."""
-        return NearestCentroid(centroids, self.metric).predict(features, allowed)
+    total: Callable[[], int]
+    """Returns K, the number of known and novel categories; where it is not given it is estimated."""
 
 
 def kmeans_discoverer(settings: Discovery) -> SemiSupervisedKMeansDiscoverer:
@@ -82,13 +58,13 @@ class Composition:
     step: Callable[[TwoViewObjective, Distiller | None], TrainingStep] = TwoViewStep
     distiller: Literal["none", "fd", "linear", "mlp", "trex"] = "none"
     distillation: Distillation | None = None
-    adapter: CentroidAdapter = field(default_factory=NoAdapter)
+    adapter: CentroidAdapter | None = None
     discoverer: Discoverer | None = None
     """By default semi-supervised k-means with the settings `discovery`."""
-    classifier: CentroidClassifier | None = None
-    """By default the nearest centroid under the metric of `discovery`."""
     transform: Callable[[Tensor], Tensor] = identity
     """Applied to the features (n, D) of the tip before anything else sees them."""
+    whiten: Callable[[Tensor], Tensor] = identity
+    """Applied to features (n, D) and centroids (K, D) before the nearest centroid is chosen."""
     known: Callable[[], KnownCategories] | None = None
     """Returns features of earlier images, for methods that remember them."""
     exemplars: int = 0
@@ -99,13 +75,10 @@ class Composition:
 class CentroidMethod(TipMethod):
     """Training, adaptation and discovery (phases 1, 3 and 2) by the components."""
 
-    def __init__(self, backbone: Backbone, parts: Composition, seed: int, device: torch.device) -> None:
-        super().__init__(
-            backbone, parts.training, seed, device, exemplars=parts.exemplars, callbacks=parts.callbacks
-        )
+    def __init__(self, context: BuildContext, parts: Composition) -> None:
+        super().__init__(context, parts.training, exemplars=parts.exemplars, callbacks=parts.callbacks)
         self.parts = parts
         self.discoverer = parts.discoverer or kmeans_discoverer(parts.discovery)
-        self.classifier = parts.classifier or NearestCentroidClassifier(parts.discovery.metric)
         self.memories["discoverer"] = self.discoverer
         self.task_features = torch.empty(0, self.dim)
         """(n, D) features of the images of the last task under the trained tip."""
@@ -120,23 +93,14 @@ class CentroidMethod(TipMethod):
         if run.old_tip is not None:
             draw = generator(self.seed, "distiller", task.index)
             network = make_distiller(parts.distiller, self.dim, draw)
-            if network is not None or parts.adapter.compares_features:
+            if network is not None or parts.adapter is not None:
                 run.old_features = OldFeatures(run.old_tip, data.views, self.dim, progress)
         sizes = HeadSizes(self.dim, self._num_labels(task), lambda: self._num_categories(task, progress))
         objective = parts.objective(sizes, generator(self.seed, "heads", task.index))
         distiller = None
         if network is not None and run.old_features is not None and parts.distillation is not None:
             distiller = Distiller(network, run.old_features, parts.distillation)
-        return Trainer(
-            tip=self.tip,
-            step=parts.step(objective, distiller),
-            data=data,
-            settings=parts.training,
-            device=self.device,
-            seeds=(self.seed, task.index),
-            penalties=self._penalties(run),
-            clipping=parts.clipping,
-        )
+        return self._trainer(run, parts.step(objective, distiller), data, parts.clipping)
 
     def _num_categories(self, task: Task, progress: Progress) -> int:
         """K: given by the scenario, or known categories and an estimate on the features before training."""
@@ -155,7 +119,8 @@ class CentroidMethod(TipMethod):
         self.drift = None
         if run.old_tip is not None and self.centroids is not None and len(self.centroids):
             stored = self.centroids
-            self.centroids = self.parts.adapter.adapt(stored, self.task_features, run, progress)
+            if self.parts.adapter is not None:
+                self.centroids = self.parts.adapter.adapt(stored, self.task_features, run, progress)
             self.drift = CentroidDrift(stored, self.centroids)
         result = self.discoverer.discover(self._batch(task, self.task_features), progress)
         places = self._enter(task, result.labels, result.assignments)
@@ -177,7 +142,8 @@ class CentroidMethod(TipMethod):
     def predict(
         self, features: Tensor, allowed: Tensor | None = None, centroids: Tensor | None = None
     ) -> Tensor:
-        """Return the position (n,) of the centroid that the classifier chooses."""
+        """Return the position (n,) of the nearest centroid."""
         centroids = self.centroids if centroids is None else centroids
         assert centroids is not None, "there are no categories yet"
-        return self.classifier.predict(features, centroids, allowed)
+        whiten, metric = self.parts.whiten, self.parts.discovery.metric
+        return NearestCentroid(whiten(centroids), metric).predict(whiten(features), allowed)

@@ -6,11 +6,9 @@ are only confused with later ones: the baseline that training has to beat.
 
 from dataclasses import dataclass, field
 
-import torch
-
+from camp.methods.base import BuildContext
 from camp.methods.gccd.centroid_method import CentroidMethod, Composition
 from camp.methods.settings import Discovery, MethodSettings, Training
-from camp.nn.backbones.base import Backbone
 
 
 @dataclass(frozen=True)
@@ -20,9 +18,7 @@ class FrozenSettings(MethodSettings):
     discovery: Discovery = field(default_factory=Discovery)
 
 
-def make_frozen(
-    backbone: Backbone, settings: FrozenSettings, seed: int, device: torch.device
-) -> CentroidMethod:
+def make_frozen(context: BuildContext, settings: FrozenSettings) -> CentroidMethod:
     """Make a method that discovers and classifies without training."""
     parts = Composition(objective=None, training=Training(epochs=0), discovery=settings.discovery)
-    return CentroidMethod(backbone, parts, seed, device)
+    return CentroidMethod(context, parts)

@@ -11,11 +11,11 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
+from camp.methods.base import BuildContext
 from camp.methods.gccd.centroid_method import CentroidMethod, Composition
 from camp.methods.heads import gcd_projector
 from camp.methods.settings import SupConSettings
 from camp.methods.two_views import TwoViewObjective, unlabelled
-from camp.nn.backbones.base import Backbone
 from camp.nn.losses import balanced, simclr, supcon
 
 
@@ -41,11 +41,15 @@ class GcdObjective(TwoViewObjective):
         return {"simclr": l_simclr, "supcon": l_supcon, "loss": balanced(l_simclr, l_supcon, s.beta)}
 
 
-def make_gcd(backbone: Backbone, settings: GcdSettings, seed: int, device: torch.device) -> CentroidMethod:
-    """Make GCD: its objective, and no component against forgetting."""
-    parts = Composition(
+def gcd_parts(settings: GcdSettings) -> Composition:
+    """Return the components of GCD: its objective, and nothing against forgetting."""
+    return Composition(
         objective=lambda sizes, generator: GcdObjective(settings, sizes.dim, generator),
         training=settings.training,
         discovery=settings.discovery,
     )
-    return CentroidMethod(backbone, parts, seed, device)
+
+
+def make_gcd(context: BuildContext, settings: GcdSettings) -> CentroidMethod:
+    """Make GCD."""
+    return CentroidMethod(context, gcd_parts(settings))

@@ -4,14 +4,12 @@ Random labelled images of each known class are kept and added to the labelled ba
 continues to separate earlier classes. Nothing else is done against forgetting.
 """
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
-import torch
-
-from camp.methods.gccd.centroid_method import CentroidMethod, Composition
-from camp.methods.gccd.gcd import GcdObjective, GcdSettings
+from camp.methods.base import BuildContext
+from camp.methods.gccd.centroid_method import CentroidMethod
+from camp.methods.gccd.gcd import GcdSettings, gcd_parts
 from camp.methods.settings import check_exemplars
-from camp.nn.backbones.base import Backbone
 
 
 @dataclass(frozen=True)
@@ -26,14 +24,6 @@ class GcdErSettings(GcdSettings):
         check_exemplars(self.exemplars)
 
 
-def make_gcd_er(
-    backbone: Backbone, settings: GcdErSettings, seed: int, device: torch.device
-) -> CentroidMethod:
+def make_gcd_er(context: BuildContext, settings: GcdErSettings) -> CentroidMethod:
     """Make GCD with an exemplar memory."""
-    parts = Composition(
-        objective=lambda sizes, generator: GcdObjective(settings, sizes.dim, generator),
-        training=settings.training,
-        discovery=settings.discovery,
-        exemplars=settings.exemplars,
-    )
-    return CentroidMethod(backbone, parts, seed, device)
+    return CentroidMethod(context, replace(gcd_parts(settings), exemplars=settings.exemplars))

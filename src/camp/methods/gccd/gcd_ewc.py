@@ -17,14 +17,13 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor, nn
 
-from camp.core.errors import CampError
+from camp.methods.base import BuildContext
 from camp.methods.consolidation import Classifier, ElasticWeightConsolidation
 from camp.methods.gccd.centroid_method import CentroidMethod, Composition
 from camp.methods.heads import gcd_projector
-from camp.methods.settings import ContrastiveSettings
+from camp.methods.settings import ContrastiveSettings, check_not_negative
 from camp.methods.trainer import Objective
 from camp.methods.two_views import TwoViewObjective, unlabelled
-from camp.nn.backbones.base import Backbone
 from camp.nn.init import init_default_
 from camp.nn.losses import balanced, cross_entropy, simclr
 
@@ -38,8 +37,7 @@ class GcdEwcSettings(ContrastiveSettings):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        if not self.ewc >= 0:
-            raise CampError(f"ewc, the weight of the penalty, cannot be negative, and {self.ewc} is.")
+        check_not_negative("ewc, the weight of the penalty,", self.ewc)
 
 
 class EwcObjective(TwoViewObjective):
@@ -49,8 +47,7 @@ class EwcObjective(TwoViewObjective):
         super().__init__()
         self.settings = settings
         self.projector = gcd_projector(dim, settings.projector_width, generator)
-        self.classifier = nn.Linear(dim, max(1, known))
-        init_default_(self.classifier, generator)
+        self.classifier = init_default_(nn.Linear(dim, max(1, known)), generator)
 
     def forward(self, z: Tensor, num_task_images: int, labels: Tensor, epoch: int) -> dict[str, Tensor]:
         """Return L_SimCLR, L_CE and their sum for features z (2, B, D)."""
@@ -65,9 +62,7 @@ def _classifier(objective: Objective) -> tuple[Classifier, int]:
     return objective.classifier, 0
 
 
-def make_gcd_ewc(
-    backbone: Backbone, settings: GcdEwcSettings, seed: int, device: torch.device
-) -> CentroidMethod:
+def make_gcd_ewc(context: BuildContext, settings: GcdEwcSettings) -> CentroidMethod:
     """Make GCD with a classifier and the penalty."""
     parts = Composition(
         objective=lambda sizes, generator: EwcObjective(settings, sizes.dim, sizes.known, generator),
@@ -75,4 +70,4 @@ def make_gcd_ewc(
         discovery=settings.discovery,
         callbacks=[ElasticWeightConsolidation(settings.ewc, _classifier)],
     )
-    return CentroidMethod(backbone, parts, seed, device)
+    return CentroidMethod(context, parts)

@@ -6,15 +6,13 @@ on the images of the task, treated as unlabelled, summed over their two views as
 stay where they were; CAMP's distiller keeps them only up to a learned projection.
 """
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
-import torch
-
+from camp.methods.base import BuildContext
 from camp.methods.distillation import Distillation
-from camp.methods.gccd.centroid_method import CentroidMethod, Composition
-from camp.methods.gccd.gcd import GcdObjective, GcdSettings
+from camp.methods.gccd.centroid_method import CentroidMethod
+from camp.methods.gccd.gcd import GcdSettings, gcd_parts
 from camp.methods.settings import check_share
-from camp.nn.backbones.base import Backbone
 
 
 @dataclass(frozen=True)
@@ -29,15 +27,8 @@ class GcdFdSettings(GcdSettings):
         check_share("alpha", self.alpha)
 
 
-def make_gcd_fd(
-    backbone: Backbone, settings: GcdFdSettings, seed: int, device: torch.device
-) -> CentroidMethod:
+def make_gcd_fd(context: BuildContext, settings: GcdFdSettings) -> CentroidMethod:
     """Make GCD with the identity as distiller."""
-    parts = Composition(
-        objective=lambda sizes, generator: GcdObjective(settings, sizes.dim, generator),
-        training=settings.training,
-        discovery=settings.discovery,
-        distiller="fd",
-        distillation=Distillation(settings.alpha, kind="mse", data="task", views="sum"),
-    )
-    return CentroidMethod(backbone, parts, seed, device)
+    distillation = Distillation(settings.alpha, kind="mse", data="task", views="sum")
+    parts = replace(gcd_parts(settings), distiller="fd", distillation=distillation)
+    return CentroidMethod(context, parts)

@@ -25,13 +25,13 @@ from torch import Tensor
 
 from camp.core.errors import CampError
 from camp.core.progress import Progress
+from camp.methods.base import BuildContext
 from camp.methods.components import Callback, TaskRun
 from camp.methods.distillation import Distillation
 from camp.methods.gccd.centroid_method import CentroidMethod, Composition
 from camp.methods.heads import CosinePrototypes, gcd_projector
 from camp.methods.settings import ContrastiveSettings, check_exemplars, check_share
 from camp.methods.two_views import TwoViewObjective, unlabelled
-from camp.nn.backbones.base import Backbone
 from camp.nn.losses import balanced, cross_entropy, mutual_neighbours, pairwise, simclr
 
 
@@ -99,10 +99,10 @@ class BranchMerging(Callback):
                 dynamic.lerp_(static[name], m)
 
 
-def make_gm(backbone: Backbone, settings: GmSettings, seed: int, device: torch.device) -> CentroidMethod:
+def make_gm(context: BuildContext, settings: GmSettings) -> CentroidMethod:
     """Make GM: its objective, distillation from the static branch, and merging."""
     parts = Composition(
-        objective=lambda sizes, generator: GmObjective(settings, sizes.dim, sizes.total, generator),
+        objective=lambda sizes, generator: GmObjective(settings, sizes.dim, sizes.total(), generator),
         training=settings.training,
         discovery=settings.discovery,
         distiller="fd" if settings.alpha else "none",
@@ -110,4 +110,4 @@ def make_gm(backbone: Backbone, settings: GmSettings, seed: int, device: torch.d
         exemplars=settings.exemplars,
         callbacks=[BranchMerging(settings.merge)],
     )
-    return CentroidMethod(backbone, parts, seed, device)
+    return CentroidMethod(context, parts)

@@ -31,27 +31,19 @@ from camp.core.seeds import generator
 from camp.core.types import UNLABELLED
 from camp.data.tasks import Task
 from camp.data.views import Views
-from camp.discovery.base import DiscoveryResult, NumberEstimate
+from camp.discovery.base import DiscoveryResult
 from camp.discovery.density import densest, density
 from camp.discovery.hungarian import match
 from camp.discovery.nearest_centroid import NearestCentroid
 from camp.discovery.soft_nearest_neighbour import SoftNearestNeighbour
-from camp.methods.base import MethodState
-from camp.methods.components import Callback, TaskRun
+from camp.methods.base import BuildContext, MethodState
+from camp.methods.components import TaskRun
 from camp.methods.exemplars import ExemplarMemory
-from camp.methods.gccd.centroid_method import kmeans_discoverer
-from camp.methods.gccd.parametric import (
-    PrototypeRows,
-    current_prototypes,
-    feature_batch,
-    parametric_trainer,
-    with_number,
-)
-from camp.methods.gccd.simgcd_objective import SimgcdObjective
+from camp.methods.gccd.parametric import ParametricMethod, PrototypeRows, feature_batch
+from camp.methods.gccd.simgcd import SimgcdObjective
 from camp.methods.settings import SimgcdLosses, check_exemplars, check_positive, check_share
-from camp.methods.tip_method import TipMethod
 from camp.methods.trainer import Trainer, TrainingData, clean_features
-from camp.nn.backbones.base import Backbone
+from camp.methods.two_views import TwoViewStep
 from camp.nn.losses import balanced, cross_entropy, mean_entropy, pseudo_label, rampup, teacher_temperature
 
 _STUDENT_TEMPERATURE = 0.1
@@ -114,63 +106,51 @@ class IgcdObjective(SimgcdObjective):
         return terms
 
 
-class SupportSet(Callback):
-    """Gives the objective the features of the support set at the beginning of each epoch."""
-
-    def __init__(self) -> None:
-        self.views: Views | None = None
-        self.rows = torch.empty(0, dtype=torch.long)
-
-    def set(self, views: Views, rows: Tensor) -> None:
-        """Use these images, with the rows (m,) of their prototypes."""
-        self.views, self.rows = views, rows
-
-    def before_epoch(self, run: TaskRun) -> None:
-        """Compute the features of the support set under the present tip."""
-        assert run.trainer is not None
-        assert self.views is not None
-        objective = run.trainer.step.objective
-        assert isinstance(objective, IgcdObjective)
-        objective.set_support(clean_features(run.tip, self.views, Progress(quiet=True)), self.rows)
-
-
-class Igcd(TipMethod):
+class Igcd(ParametricMethod):
     """Soft nearest neighbours over a support set of images."""
 
-    def __init__(self, backbone: Backbone, settings: IgcdSettings, seed: int, device: torch.device) -> None:
-        self.support = SupportSet()
-        super().__init__(backbone, settings.training, seed, device, callbacks=[self.support])
+    def __init__(self, context: BuildContext, settings: IgcdSettings) -> None:
+        super().__init__(context, settings)
         self.settings = settings
-        self.discoverer = kmeans_discoverer(settings.discovery)
+        self.support: tuple[Views, Tensor] | None = None
+        """Support set of the task under way: images, and the rows (m,) of their prototypes."""
         self.discovered = ExemplarMemory(0)
         """Support of discovered categories, labelled by position; `exemplars` is that of known classes."""
         self.image_memories["discovered"] = self.discovered
-        self._estimate: NumberEstimate | None = None
         self._classifier: SoftNearestNeighbour | None = None
 
     def _make_trainer(self, run: TaskRun, progress: Progress) -> Trainer:
         """Choose a support set by the features before training; the one kept so far is added and replayed."""
         self._classifier = None
-        self._estimate = with_number(run, self.discoverer, progress)
+        rows = self._decide_number(run, progress)
         task, views = run.task, run.task.views
-        rows = PrototypeRows.of_task(self.categories, task)
         features = clean_features(self.tip, views, progress)
         result = self.discoverer.discover(feature_batch(run, features), progress)
         clusters = rows.of_task_categories()[result.assignments]
         chosen = self._choose(task, rows, features, clusters)
         kept = self._kept()
-        self.support.set(*kept.behind(views.subset(chosen), clusters[chosen]))
+        self.support = kept.behind(views.subset(chosen), clusters[chosen])
         data = TrainingData(*kept.behind(views, rows.of(task.labels)), len(task))
         draw = generator(self.seed, "heads", task.index)
         objective = IgcdObjective(self.settings, self.dim, rows.total, draw)
-        return parametric_trainer(run, objective, data, self.training)
+        return self._trainer(run, TwoViewStep(objective), data)
+
+    def train_epoch(self, epoch: int) -> dict[str, float]:
+        """Give the objective the features of the support set under the present tip, then train."""
+        trainer = self._current_run().trainer
+        assert trainer is not None
+        assert self.support is not None
+        assert isinstance(trainer.step.objective, IgcdObjective)
+        views, rows = self.support
+        trainer.step.objective.set_support(clean_features(self.tip, views, Progress(quiet=True)), rows)
+        return super().train_epoch(epoch)
 
     def _conclude(self, run: TaskRun, progress: Progress) -> None:
         """Enter clusters as categories, and keep the densest of their images as support."""
         task, rows = run.task, PrototypeRows.of_task(self.categories, run.task)
         features = clean_features(self.tip, task.views, progress)
         result = self.discoverer.discover(feature_batch(run, features), progress)
-        clusters = _by_prototype(result, current_prototypes(run)[rows.first_novel :])
+        clusters = _by_prototype(result, self._prototypes(run)[rows.first_novel :])
         chosen = self._choose(task, rows, features, rows.of_task_categories()[clusters])
         self._enter(task, result.labels, clusters)
         self.discovery = replace(result, assignments=clusters, estimate=self._estimate)
@@ -228,8 +208,3 @@ def _by_prototype(result: DiscoveryResult, prototypes: Tensor) -> Tensor:
     for cluster, prototype in match(nearest.distances(result.centroids[known:])):
         number[known + cluster] = known + prototype
     return number[result.assignments]
-
-
-def make_igcd(backbone: Backbone, settings: IgcdSettings, seed: int, device: torch.device) -> Igcd:
-    """Make IGCD."""
-    return Igcd(backbone, settings, seed, device)

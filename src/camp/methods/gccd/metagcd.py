@@ -21,8 +21,7 @@ by L_in alone. Here every task brings labels, and each step of AdamW minimises
 
 The authors' code computes the gradient of L_out at parameters that have been set back to theta in place, so neither at
 theta_s nor through the inner updates; here it is the gradient of the equation above. Their sessions have ten epochs at a
-rate of 1e-4; here a session is one step with a = 0.1. docs/results.md, "Defaults chosen by
-measurement", has the numbers behind both.
+rate of 1e-4; here a session is one step with a = 0.1 (docs/results.md, "Defaults chosen by measurement").
 """
 
 from collections.abc import Iterator
@@ -35,12 +34,12 @@ from torch.nn.attention import SDPBackend, sdpa_kernel
 
 from camp.core.errors import CampError
 from camp.data.views import Batch
+from camp.methods.base import BuildContext
 from camp.methods.gccd.centroid_method import CentroidMethod, Composition
 from camp.methods.heads import gcd_projector
 from camp.methods.settings import SupConSettings, check_exemplars, check_positive, check_share
 from camp.methods.trainer import Objective, StepBatch, Trainer, TrainingData, TrainingStep
 from camp.methods.two_views import TwoViewObjective
-from camp.nn.backbones.base import Backbone
 from camp.nn.losses import balanced, simclr, soft_neighbourhood, supcon
 
 Parameters = dict[str, Tensor]
@@ -182,15 +181,10 @@ class EpisodeStep(TrainingStep):
 
 
 def episode(labels: Tensor, num_task_images: int, sessions: int, size: int, draw: torch.Generator) -> Tensor:
-    """Draw the labelled images of an episode.
+    """Draw labelled images for S = `sessions` sessions of `size` images, or as many as are labelled.
 
-    Args:
-        labels: (n + m,) labels of the images of the task, -1 where there is none, then of the exemplars.
-        num_task_images: n.
-        sessions: S, the number of simulated sessions.
-        size: number of images of a session; at most as many as are labelled. Images are repeated only where the
-            classes have too few.
-        draw: random generator.
+    `labels` (n + m,) are those of the n images of the task, then of the exemplars. Images are repeated only where
+    the classes have too few.
 
     Returns:
         Rows (S, 2, size): [s, 0] arrive in session s, half of them of its new classes and half of old ones;
@@ -226,9 +220,7 @@ def views_between(batch: Batch, count: int, start: int, stop: int) -> Batch:
     return {name: x.unflatten(0, (2, count))[:, start:stop].flatten(0, 1) for name, x in batch.items()}
 
 
-def make_metagcd(
-    backbone: Backbone, settings: MetaGcdSettings, seed: int, device: torch.device
-) -> CentroidMethod:
+def make_metagcd(context: BuildContext, settings: MetaGcdSettings) -> CentroidMethod:
     """Make MetaGCD: its objective and exemplars, trained by episodes."""
     parts = Composition(
         objective=lambda sizes, generator: MetaGcdObjective(settings, sizes.dim, generator),
@@ -237,4 +229,4 @@ def make_metagcd(
         step=lambda objective, distiller: EpisodeStep(objective, settings),
         exemplars=settings.exemplars,
     )
-    return CentroidMethod(backbone, parts, seed, device)
+    return CentroidMethod(context, parts)

@@ -19,7 +19,7 @@ from camp.core.progress import Progress
 from camp.discovery.base import KnownCategories
 from camp.discovery.class_scatter import class_means
 from camp.discovery.open_world_discoverer import OpenWorldDiscoverer
-from camp.methods.base import LearnedCategory
+from camp.methods.base import BuildContext, LearnedCategory
 from camp.methods.components import TaskRun
 from camp.methods.gccd.adaptation import LearnedAdapter
 from camp.methods.gccd.camp import CampSettings, camp_parts
@@ -54,11 +54,6 @@ class FeatureMemoryAdapter:
     centroids: LearnedAdapter
     memory: FeatureMemory
 
-    @property
-    def compares_features(self) -> bool:
-        """Whether anything is adapted at all."""
-        return self.centroids.compares_features
-
     def adapt(self, centroids: Tensor, features: Tensor, run: TaskRun, progress: Progress) -> Tensor:
         """Return psi(centroids), and carry the remembered features."""
         adapted = self.centroids.adapt(centroids, features, run, progress)
@@ -87,15 +82,12 @@ def make_open_world(
     device: torch.device,
 ) -> CentroidMethod:
     """Make the method; it reads and updates `memory`, and without epochs it keeps the tip as it is."""
-    parts = replace(
-        camp_parts(settings),
-        discoverer=discoverer,
-        adapter=FeatureMemoryAdapter(LearnedAdapter(settings.adapter, settings.adaptation), memory),
-        known=memory.categories,
-    )
+    parts = replace(camp_parts(settings), discoverer=discoverer, known=memory.categories)
+    if isinstance(parts.adapter, LearnedAdapter):
+        parts = replace(parts, adapter=FeatureMemoryAdapter(parts.adapter, memory))
     if not settings.training.epochs:
         parts = replace(parts, objective=None)
-    method = CentroidMethod(backbone, parts, seed, device)
+    method = CentroidMethod(BuildContext(backbone, seed, device), parts)
     method.categories = [LearnedCategory(at, 0, at, size) for at, size in enumerate(memory.counts())]
     if method.categories:
         means = class_means(memory.features, memory.positions, len(method.categories))

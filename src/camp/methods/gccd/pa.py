@@ -18,7 +18,7 @@ from dataclasses import dataclass, field
 import torch
 from torch import Tensor, nn
 
-from camp.core.errors import CampError
+from camp.methods.base import BuildContext
 from camp.methods.distillation import Distillation
 from camp.methods.gccd.centroid_method import CentroidMethod, Composition
 from camp.methods.settings import (
@@ -26,11 +26,11 @@ from camp.methods.settings import (
     MethodSettings,
     Training,
     check_exemplars,
+    check_not_negative,
     check_positive,
     check_share,
 )
 from camp.methods.two_views import TwoViewObjective
-from camp.nn.backbones.base import Backbone
 from camp.nn.losses import proxy_anchor
 
 
@@ -54,8 +54,7 @@ class PaSettings(MethodSettings):
     def __post_init__(self) -> None:
         check_share("alpha", self.alpha)
         check_positive("scale", self.scale)
-        if self.margin < 0:
-            raise CampError(f"margin, the margin of the cosines, cannot be negative, and {self.margin} is.")
+        check_not_negative("margin, the margin of the cosines,", self.margin)
         check_positive("proxy_rate", self.proxy_rate)
         check_exemplars(self.exemplars)
 
@@ -77,7 +76,7 @@ class PaObjective(TwoViewObjective):
         return {"pa": l_pa, "loss": l_pa}
 
 
-def make_pa(backbone: Backbone, settings: PaSettings, seed: int, device: torch.device) -> CentroidMethod:
+def make_pa(context: BuildContext, settings: PaSettings) -> CentroidMethod:
     """Make PA: proxies, feature distillation and exemplars."""
     parts = Composition(
         objective=lambda sizes, generator: PaObjective(settings, sizes.dim, sizes.known, generator),
@@ -88,4 +87,4 @@ def make_pa(backbone: Backbone, settings: PaSettings, seed: int, device: torch.d
         exemplars=settings.exemplars,
         clipping="value",
     )
-    return CentroidMethod(backbone, parts, seed, device)
+    return CentroidMethod(context, parts)

@@ -10,12 +10,13 @@ from camp.core.errors import CampError
 from camp.core.progress import Progress
 from camp.core.types import UNLABELLED
 from camp.data.tasks import Task
-from camp.discovery.base import Discoverer, FeatureBatch, KnownCategories, NumberEstimate
-from camp.methods.base import LearnedCategory
+from camp.discovery.base import FeatureBatch, KnownCategories, NumberEstimate
+from camp.methods.base import BuildContext, LearnedCategory
 from camp.methods.components import TaskRun
-from camp.methods.settings import Training
-from camp.methods.trainer import Trainer, TrainingData, clean_features
-from camp.methods.two_views import TwoViewObjective, TwoViewStep
+from camp.methods.gccd.centroid_method import kmeans_discoverer
+from camp.methods.settings import SimgcdLosses
+from camp.methods.tip_method import TipMethod
+from camp.methods.trainer import clean_features
 
 
 @dataclass(frozen=True)
@@ -55,39 +56,35 @@ class PrototypeRows:
         return torch.cat([self.of(torch.tensor(self.task_labels)), novel])
 
 
-def with_number(run: TaskRun, discoverer: Discoverer, progress: Progress) -> NumberEstimate | None:
-    """Decide on the number of novel categories before training, since every category needs its prototype.
+class ParametricMethod(TipMethod):
+    """A method with prototypes, of which there must be one for each category before training."""
 
-    Returns:
-        The estimate, or None if the number was given. `run.task` has the number in either case.
-    """
-    task, estimate = run.task, None
-    if task.n_novel is None:
-        features = clean_features(run.tip, task.views, progress)
-        estimate = discoverer.estimate(feature_batch(run, features), progress)
-        run.task = replace(task, n_novel=estimate.n_novel)
-    if not bool((task.labels != UNLABELLED).any()) and not run.task.n_novel:
-        raise CampError("There is nothing to find: no image is labelled and no novel category is expected.")
-    return estimate
+    def __init__(self, context: BuildContext, settings: SimgcdLosses) -> None:
+        super().__init__(context, settings.training)
+        self.discoverer = kmeans_discoverer(settings.discovery)
+        self._estimate: NumberEstimate | None = None
+
+    def _decide_number(self, run: TaskRun, progress: Progress) -> PrototypeRows:
+        """Estimate the number of novel categories where it is not given; returns the rows of the task."""
+        task, self._estimate = run.task, None
+        if task.n_novel is None:
+            features = clean_features(run.tip, task.views, progress)
+            self._estimate = self.discoverer.estimate(feature_batch(run, features), progress)
+            run.task = replace(task, n_novel=self._estimate.n_novel)
+        if not bool((task.labels != UNLABELLED).any()) and not run.task.n_novel:
+            raise CampError(
+                "There is nothing to find: no image is labelled and no novel category is expected."
+            )
+        return PrototypeRows.of_task(self.categories, run.task)
+
+    def _prototypes(self, run: TaskRun) -> Tensor:
+        """Return the prototypes (K, D) of the training under way."""
+        assert run.trainer is not None
+        prototypes: Tensor = run.trainer.step.objective.state_dict()["prototypes.weight"]
+        return prototypes.cpu()
 
 
 def feature_batch(run: TaskRun, features: Tensor) -> FeatureBatch:
     """Return the features (n, D) of a task as a discoverer takes them."""
     none = KnownCategories.empty(features.shape[1])
     return FeatureBatch(features, run.task.labels, run.task.n_novel, none, run.seed, run.task.index)
-
-
-def parametric_trainer(
-    run: TaskRun, objective: TwoViewObjective, data: TrainingData, settings: Training
-) -> Trainer:
-    """Make a trainer without distillation."""
-    seeds = (run.seed, run.task.index)
-    step = TwoViewStep(objective)
-    return Trainer(tip=run.tip, step=step, data=data, settings=settings, device=run.device, seeds=seeds)
-
-
-def current_prototypes(run: TaskRun) -> Tensor:
-    """Return the prototypes (K, D) of the training under way."""
-    assert run.trainer is not None
-    prototypes: Tensor = run.trainer.step.objective.state_dict()["prototypes.weight"]
-    return prototypes.cpu()

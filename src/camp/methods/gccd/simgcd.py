@@ -11,8 +11,8 @@ and a task adds a prototype for each of its new categories; its row is the posit
 
 The losses of a task use the prototypes of its own categories. With those of all categories so far (`prototypes =
 "all"`, as in the paper's code, which has all K from the start) the mean-entropy term assigns novel images to old
-prototypes and the new ones stay empty (docs/results.md,
-"Defaults chosen by measurement"). Either way nothing is done against forgetting.
+prototypes and the new ones stay empty (docs/results.md, "Defaults chosen by measurement"). Either way nothing is
+done against forgetting.
 
 The paper's code multiplies L by 0.9 from the second task on, a remnant of a distillation that it leaves out; that
 factor has hardly any effect with Adam, and is left out here.
@@ -27,17 +27,24 @@ from torch import Tensor
 from camp.core.progress import Progress
 from camp.core.seeds import generator
 from camp.core.types import UNLABELLED
-from camp.discovery.base import DiscoveryResult, NumberEstimate
+from camp.discovery.base import DiscoveryResult
 from camp.discovery.nearest_centroid import NearestCentroid
+from camp.methods.base import BuildContext
 from camp.methods.components import TaskRun
-from camp.methods.gccd.centroid_method import kmeans_discoverer
-from camp.methods.gccd.parametric import PrototypeRows, current_prototypes, parametric_trainer, with_number
-from camp.methods.gccd.simgcd_objective import SimgcdObjective
-from camp.methods.heads import cosines
+from camp.methods.gccd.parametric import ParametricMethod, PrototypeRows
+from camp.methods.heads import CosinePrototypes, camp_projector, cosines
 from camp.methods.settings import SimgcdLosses
-from camp.methods.tip_method import TipMethod
 from camp.methods.trainer import Trainer, TrainingData, clean_features
-from camp.nn.backbones.base import Backbone
+from camp.methods.two_views import TwoViewObjective, TwoViewStep
+from camp.nn.losses import (
+    balanced,
+    cross_entropy,
+    mean_entropy,
+    pseudo_label,
+    simclr,
+    supcon,
+    teacher_temperature,
+)
 
 
 @dataclass(frozen=True)
@@ -46,6 +53,51 @@ class SimgcdSettings(SimgcdLosses):
 
     prototypes: Literal["task", "all"] = "task"
     """Prototypes that the losses of a task use: those of its own categories, or all so far (as the paper's code)."""
+
+
+class SimgcdObjective(TwoViewObjective):
+    """SimGCD's loss, with a projection head and K prototypes."""
+
+    def __init__(
+        self,
+        settings: SimgcdLosses,
+        dim: int,
+        prototypes: int,
+        generator: torch.Generator,
+        *,
+        supervised: bool = True,
+        self_supervised: bool = True,
+        persistent: bool = False,
+    ) -> None:
+        super().__init__()
+        self.settings, self.persistent = settings, persistent
+        self.supervised, self.self_supervised = supervised, self_supervised
+        self.projector = camp_projector(dim, settings.projector_width, generator)
+        self.prototypes = CosinePrototypes(dim, prototypes, generator)
+
+    def forward(self, z: Tensor, num_task_images: int, labels: Tensor, epoch: int) -> dict[str, Tensor]:
+        """Return the terms of the loss for features z (2, B, D); L_SSL is on all images."""
+        s = self.settings
+        h = self.projector(z)
+        logits = self.logits(z)
+        terms: dict[str, Tensor] = {}
+        l_ssl = l_sl = z.new_zeros(())
+        if self.self_supervised:
+            terms["simclr"] = simclr(h, s.simclr_temperature)
+            terms["pseudo"] = pseudo_label(logits, teacher_temperature(epoch))
+            terms["entropy"] = mean_entropy(logits)
+            l_ssl = terms["simclr"] + terms["pseudo"] + s.entropy_weight * terms["entropy"]
+        if self.supervised:
+            terms["supcon"] = supcon(h[:, num_task_images:], labels, s.supcon_temperature)
+            terms["ce"] = cross_entropy(logits[:, num_task_images:], labels)
+            l_sl = terms["supcon"] + terms["ce"]
+        terms["loss"] = balanced(l_ssl, l_sl, s.beta)
+        return terms
+
+    def logits(self, z: Tensor) -> Tensor:
+        """Return the cosines (..., K) of features (..., D) with the prototypes."""
+        logits: Tensor = self.prototypes(z)
+        return logits
 
 
 class GrowingObjective(SimgcdObjective):
@@ -67,30 +119,27 @@ class GrowingObjective(SimgcdObjective):
         return cosines(z, self.prototypes.weight[self.rows])
 
 
-class Simgcd(TipMethod):
+class Simgcd(ParametricMethod):
     """A cosine classifier that grows with the tasks."""
 
-    def __init__(self, backbone: Backbone, settings: SimgcdSettings, seed: int, device: torch.device) -> None:
-        super().__init__(backbone, settings.training, seed, device)
+    def __init__(self, context: BuildContext, settings: SimgcdSettings) -> None:
+        super().__init__(context, settings)
         self.settings = settings
-        self.discoverer = kmeans_discoverer(settings.discovery)
-        self._estimate: NumberEstimate | None = None
 
     def _make_trainer(self, run: TaskRun, progress: Progress) -> Trainer:
         """Make the prototypes of all categories so far and of this task's."""
-        self._estimate = with_number(run, self.discoverer, progress)
-        rows = PrototypeRows.of_task(self.categories, run.task)
+        rows = self._decide_number(run, progress)
         every = self.settings.prototypes == "all"
         used = torch.arange(rows.total) if every else rows.of_task_categories().sort().values
         draw = generator(self.seed, "heads", run.task.index)
         objective = GrowingObjective(self.settings, self.dim, rows.total, used, draw)
         data = TrainingData(run.task.views, rows.of(run.task.labels), len(run.task))
-        return parametric_trainer(run, objective, data, self.training)
+        return self._trainer(run, TwoViewStep(objective), data)
 
     def _conclude(self, run: TaskRun, progress: Progress) -> None:
         """Assign labelled images to their class, and the others to the nearest prototype of the task."""
         task, rows = run.task, PrototypeRows.of_task(self.categories, run.task)
-        prototypes = current_prototypes(run)[rows.of_task_categories()]
+        prototypes = self._prototypes(run)[rows.of_task_categories()]
         clusters = NearestCentroid(prototypes, "cosine").predict(
             clean_features(self.tip, task.views, progress)
         )
@@ -104,9 +153,4 @@ class Simgcd(TipMethod):
         self, features: Tensor, allowed: Tensor | None = None, centroids: Tensor | None = None
     ) -> Tensor:
         """Return the row (n,) of the prototype with the largest cosine."""
-        return NearestCentroid(self.heads.tensors["prototypes.weight"], "cosine").predict(features, allowed)
-
-
-def make_simgcd(backbone: Backbone, settings: SimgcdSettings, seed: int, device: torch.device) -> Simgcd:
-    """Make SimGCD."""
-    return Simgcd(backbone, settings, seed, device)
+        return NearestCentroid(self.heads["prototypes.weight"], "cosine").predict(features, allowed)
