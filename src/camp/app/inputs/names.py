@@ -11,19 +11,14 @@ from camp.core.errors import CampError
 
 MAX_LENGTH = 100
 """Maximum length of a name, in characters."""
-
 UNLABELLED_FOLDERS = ("unlabelled", "unlabeled")
 """Names of folders of images without a label, in upper or lower case."""
-
 RESERVED = (*UNLABELLED_FOLDERS, "unknown")
 """Words with a special meaning, in upper or lower case."""
-
 MIN_SIMILARITY = 0.85
 """Smallest `SequenceMatcher.ratio` of two spellings of a name."""
-
 MAX_EDITS = 2
 """Maximum number of wrong, missing or additional letters between two spellings."""
-
 _BINS = 64
 """Letters are counted by their code modulo this; that letters share a bin costs time, never a match."""
 

@@ -51,7 +51,6 @@ class Outcome(BaseModel):
 def decide(state: ReviewState, request: Request, *decisions: Decision) -> Outcome:
     """Append decisions to the log; the first one is described."""
     with state.busy:
-        state.unchanged(request.events)
         dated = [state.workspace.decide(one, request.events + i) for i, one in enumerate(decisions)]
         now = state.now()
         said = dated[0].describe(now.knowledge)
@@ -76,15 +75,13 @@ def make(state: ReviewState, request: MakeRequest) -> Outcome:
 def split(state: ReviewState, request: SplitRequest) -> Outcome:
     """Split a category in two; the split is deterministic, so that the halves are those that were shown."""
     with state.busy:
-        knowledge = state.unchanged(request.events).knowledge
-        rows = halves(knowledge, request.category).tolist()
+        rows = halves(state.unchanged(request.events).knowledge, request.category).tolist()
         return make(state, MakeRequest(events=request.events, rows=rows))
 
 
 def undo(state: ReviewState, request: Request) -> Outcome:
     """Undo the last decision."""
     with state.busy:
-        state.unchanged(request.events)
         undone = state.workspace.undo(request.events)
         now = state.now()
         return Outcome(events=now.count, said=f"Undone: {undone.describe(now.knowledge)}.")

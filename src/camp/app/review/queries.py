@@ -82,10 +82,16 @@ class PastDecision:
 
 
 @dataclass(frozen=True)
-class OverviewAnswer:
-    """The first page: cards, similar pairs, decisions, and the line on top."""
+class EventsAnswer:
+    """The number of events."""
 
     events: int
+
+
+@dataclass(frozen=True)
+class OverviewAnswer(EventsAnswer):
+    """The first page: cards, similar pairs, decisions, and the line on top."""
+
     version: str
     step: int
     pictures: int
@@ -97,13 +103,6 @@ class OverviewAnswer:
     last: BatchReport | None
     decisions: int
     history: list[PastDecision]
-
-
-@dataclass(frozen=True)
-class EventsAnswer:
-    """The number of events."""
-
-    events: int
 
 
 @dataclass(frozen=True)
@@ -172,10 +171,10 @@ def overview_answer(now: Snapshot) -> OverviewAnswer:
 def _card(now: Snapshot, category: Category, doubtful: np.ndarray, neighbours: dict[int, list[int]]) -> Card:
     rows = now.knowledge.rows_of(category.id)
     sources = np.bincount(now.knowledge.images.source[rows], minlength=len(SOURCES)).tolist()
+    typical = most_typical(now.knowledge, now.seen, category.id)
     uncertain = most_doubtful(now.knowledge, now.seen, category.id)
     uncertain = uncertain[doubtful[uncertain]]
     need = now.needs[category.id]
-    typical = most_typical(now.knowledge, now.seen, category.id)
     return Card(
         id=category.id,
         name=category.name,

@@ -33,13 +33,23 @@ def category_title(id: int, name: str | None) -> str:
     return name if name is not None else f"category {id}"
 
 
+def count(number: int, noun: str) -> str:
+    """Return a number with its noun.
+
+    >>> count(1, "picture"), count(2, "category")
+    ('1 picture', '2 categories')
+    """
+    plural = f"{noun[:-1]}ies" if noun.endswith("y") else f"{noun}s"
+    return f"{number} {noun if number == 1 else plural}"
+
+
 @dataclass(frozen=True)
 class Category:
-    """One kind of image."""
+    """A category of images."""
 
     id: int
     name: str | None
-    """None until somebody names it."""
+    """None until a person or a label names it."""
     step: int
     """The learning step, counted from 1, in which it appeared."""
     origin: Literal["labelled", "discovered", "made"]
@@ -179,10 +189,7 @@ class Knowledge:
     def assign(self, rows: Sequence[int] | np.ndarray, id: int, source: int | None = None) -> Knowledge:
         """Return knowledge in which the images `rows` belong to category `id`, or to DISCARDED.
 
-        Args:
-            rows: Rows of images; duplicates count once.
-            id: The category.
-            source: New source of the category, or None to keep the sources.
+        `source` is the new source of their category, or None to keep the sources.
         """
         chosen = np.unique(np.asarray(rows, dtype=np.int64))
         if len(chosen) and (chosen[0] < 0 or chosen[-1] >= len(self.images)):

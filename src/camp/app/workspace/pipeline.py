@@ -14,9 +14,11 @@ import numpy as np
 
 from camp.app.inputs.base import BatchInput, InputError
 from camp.app.inputs.folders import FolderImages
+from camp.app.workspace.knowledge import count
 from camp.app.workspace.learning import ImageBatch, learn
-from camp.app.workspace.report import BatchReport, count
-from camp.app.workspace.storage import FolderStorage, Step, WorkspaceSettings
+from camp.app.workspace.report import BatchReport
+from camp.app.workspace.step_files import Step
+from camp.app.workspace.storage import FolderStorage, WorkspaceSettings
 from camp.app.workspace.thumbnails import new_thumbnails
 from camp.app.workspace.training_budget import TrainingBudget, expected_seconds, training_budget
 from camp.app.workspace.workspace import Workspace

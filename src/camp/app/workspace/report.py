@@ -7,7 +7,7 @@ from typing import Literal
 from pydantic import BaseModel, ConfigDict, Field
 
 from camp.app.workspace.category_ids import Link
-from camp.app.workspace.knowledge import category_title
+from camp.app.workspace.knowledge import category_title, count
 from camp.core.progress import format_duration
 from camp.core.provenance import Provenance
 
@@ -125,13 +125,3 @@ def _listed(categories: Sequence[CategoryReport]) -> str:
     listed = [f"{category_title(one.id, one.name)} {one.n_images}" for one in categories[:MAX_LISTED]]
     more = f", and {len(categories) - MAX_LISTED} more" if len(categories) > MAX_LISTED else ""
     return ", ".join(listed) + more
-
-
-def count(number: int, noun: str) -> str:
-    """Return a number with its noun.
-
-    >>> count(1, "picture"), count(2, "category")
-    ('1 picture', '2 categories')
-    """
-    plural = f"{noun[:-1]}ies" if noun.endswith("y") else f"{noun}s"
-    return f"{number} {noun if number == 1 else plural}"
