@@ -6,7 +6,7 @@
 import os
 import shutil
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -99,7 +99,11 @@ def learn_batch(workspace: Workspace, request: LearnRequest, progress: Progress)
             learned_before = {bytes(digest) for digest in known.images.digests} if known else set()
             readable = images.readable(filled.digests, filled.bad, learned_before, known.step if known else 0)
             if filled.bad:
-                progress.note(_unreadable_note(filled.bad))
+                first, left = min(filled.bad.items()), "is" if len(filled.bad) == 1 else "are"
+                progress.note(
+                    f"{count(len(filled.bad), 'picture')} cannot be read and {left} left out "
+                    f"(first: {first[0]}: {first[1]})."
+                )
             for remark in readable.remarks:
                 progress.note(remark)
             batch = ImageBatch(
@@ -110,14 +114,9 @@ def learn_batch(workspace: Workspace, request: LearnRequest, progress: Progress)
                 unreadable=len(filled.bad),
                 started=started,
             )
+            seed = workspace.settings.seed
             learned = learn(
-                known,
-                backbone,
-                batch,
-                new=request.new,
-                epochs=budget.epochs,
-                seed=workspace.settings.seed,
-                progress=progress,
+                known, backbone, batch, new=request.new, epochs=budget.epochs, seed=seed, progress=progress
             )
         if backbone.resolution:  # the range of vectors is not known
             table = learned.knowledge.images
@@ -181,12 +180,6 @@ def _announce(
         f"{count(len(images.keys), 'picture')}, {len(labels)} of them labelled{where}; {training}. "
         f"This takes about {format_duration(max(seconds, 1))}."
     )
-
-
-def _unreadable_note(faults: Mapping[str, str]) -> str:
-    left = "is left out" if len(faults) == 1 else "are left out"
-    first = min(faults)
-    return f"{count(len(faults), 'picture')} cannot be read and {left} (first: {first}: {faults[first]})."
 
 
 def _check_separate(path: Path, folder: Path) -> None:

@@ -189,10 +189,6 @@ class FolderStorage(Storage):
         """Append to the log and flush it to the disk."""
         append_event(self.log, event)
 
-    def extend(self, events: Sequence[Event]) -> None:
-        """Append several events, all or none."""
-        extend_log(self.log, events)
-
     def step_folder(self, step: int) -> Path:
         """Return the folder of a learning step."""
         return self.path / "steps" / f"{step:04d}"
@@ -201,11 +197,6 @@ class FolderStorage(Storage):
         """Write the folder of the step."""
         with step_files.new_step(self.step_folder(step.knowledge.step)) as folder:
             step_files.save_step(folder, step)
-
-    def write_report(self, report: BatchReport) -> None:
-        """Write the folder of a step that is not the last one."""
-        with step_files.new_step(self.step_folder(report.step)) as folder:
-            step_files.save_report(folder, report)
 
     def clean_up(self, superseded: Sequence[int]) -> None:
         """Remove files of earlier models, and the view bank."""
@@ -306,9 +297,10 @@ class MemoryStorage(Storage):
         for step in _steps(events):
             if self._last is not None and step == self._last.knowledge.step:
                 folder.write_step(self._last)
-            else:
-                folder.write_report(self._reports[step])
-        folder.extend(events)
+                continue
+            with step_files.new_step(folder.step_folder(step)) as target:
+                step_files.save_report(target, self._reports[step])
+        extend_log(folder.log, events)
 
     def version(self) -> tuple[int, int]:
         """Return the number of events."""

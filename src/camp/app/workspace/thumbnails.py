@@ -30,9 +30,8 @@ def new_thumbnails(
         path = storage.thumbnail(images.digests[row])
         if path is None or path.exists():
             return
-        with contextlib.suppress(
-            UnreadableImageError, OSError
-        ):  # removed since it was learned: it has no thumbnail
+        # An image that was removed since it was learned has no thumbnail.
+        with contextlib.suppress(UnreadableImageError, OSError):
             image = reader.decode(reader.read(learned.keys[row - first]), min_size=SIDE)
             if isinstance(image, Image.Image):
                 written.append(path)
@@ -84,10 +83,7 @@ def representatives(doubtful_first: Sequence[int], typical_first: Sequence[int],
     [1, 2, 4]
     """
     if count >= len(typical_first):
-        return sorted(int(row) for row in typical_first)
-    chosen = dict.fromkeys(int(row) for row in typical_first[: -(-count // 2)])
-    for row in doubtful_first:
-        if len(chosen) == count:
-            break
-        chosen[int(row)] = None
-    return sorted(chosen)
+        return sorted(typical_first)
+    typical = set(typical_first[: -(-count // 2)])
+    doubtful = [row for row in doubtful_first if row not in typical]
+    return sorted([*typical, *doubtful[: count - len(typical)]])

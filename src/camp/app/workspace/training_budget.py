@@ -63,17 +63,17 @@ def expected_seconds(backbone: Backbone, n_images: int, budget: TrainingBudget) 
         trunk = backbone.trunk.single_threaded() if isinstance(backbone.trunk, OnnxEngine) else backbone.trunk
         pixels = torch.zeros(_PROBE, 3, backbone.resolution, backbone.resolution)
         trunk(pixels[:1])
-        begun = time.monotonic()
+        started = time.monotonic()
         fields = trunk(pixels)
-        per_view = (time.monotonic() - begun) / _PROBE
+        per_view = (time.monotonic() - started) / _PROBE
         if isinstance(backbone.trunk, OnnxEngine):
             per_view /= threads  # a core each
         seconds += n_images * (1 + budget.views) * per_view
         if budget.epochs:
             batch = {name: x.to(backbone.device) for name, x in fields.items()}
             backbone.tip(batch)
-            begun = time.monotonic()
+            started = time.monotonic()
             backbone.tip(batch)
             # Two views of an image and of a labelled one, forward, backward, and as much for the heads.
-            seconds += n_images * budget.epochs * 4 * 5 * (time.monotonic() - begun) / _PROBE
+            seconds += n_images * budget.epochs * 4 * 5 * (time.monotonic() - started) / _PROBE
     return seconds
