@@ -13,11 +13,11 @@ from bank import write_images
 
 from camp.app.prediction.model import Model
 from camp.app.prediction.predict import Prediction, predict
+from camp.app.workspace.learning import DIRECTIONS
 from camp.data.bank.pipeline import prefetch_map
 from camp.data.datasets.base import FileReader
 from camp.discovery.class_metric import ClassMetric
 from camp.discovery.open_set import OpenSet
-from camp.discovery.open_world_discoverer import MIN_COMPONENTS
 from camp.nn.backbones import make_backbone
 from camp.nn.backbones.settings import BackboneSettings
 
@@ -31,9 +31,9 @@ def share(name: str, images: int) -> tuple[float, float, float]:
     settings = BackboneSettings(backbone=name, weights="random" if name.startswith("vit") else None)
     backbone = make_backbone(settings, torch.Generator().manual_seed(0))
     draw = torch.Generator().manual_seed(1)
-    projection = torch.randn(backbone.dim, MIN_COMPONENTS, generator=draw)
-    metric = ClassMetric(torch.zeros(backbone.dim), projection, torch.zeros(MIN_COMPONENTS), unit=True)
-    centroids = torch.randn(CATEGORIES, MIN_COMPONENTS, generator=draw)
+    projection = torch.randn(backbone.dim, DIRECTIONS, generator=draw)
+    metric = ClassMetric(torch.zeros(backbone.dim), projection, torch.zeros(DIRECTIONS), unit=True)
+    centroids = torch.randn(CATEGORIES, DIRECTIONS, generator=draw)
     classifier = OpenSet(centroids, torch.full((CATEGORIES,), 1e3), temperature=100.0)
     model = Model(backbone, metric, classifier, tuple(range(CATEGORIES)), (None,) * CATEGORIES)
     trunk = backbone.single_threaded_trunk()

@@ -186,7 +186,8 @@ class CAMP(ClassNamePrefixFeaturesOutMixin, ClassifierMixin, TransformerMixin, B
 
     def predict(self, X: Data) -> np.ndarray:
         """Return the labels (n,) of the nearest categories; with `unknown` perhaps -1 or "unknown"."""
-        answers = self._model.classifier.answer(self._points(X))
+        z = self._points(X)  # checks first that the model is fitted
+        answers = self._model.classifier.answer(z)
         labels = self.classes_[np.argsort(self._columns)[answers.nearest.numpy()]]
         if self.unknown:
             labels = np.where(answers.unknown.numpy(), -1 if self._numeric else UNKNOWN, labels)
@@ -194,7 +195,8 @@ class CAMP(ClassNamePrefixFeaturesOutMixin, ClassifierMixin, TransformerMixin, B
 
     def predict_proba(self, X: Data) -> np.ndarray:
         """Return the probabilities (n, K) of the categories, in the order of `classes_`."""
-        logits = self._model.classifier.log_probabilities(self._points(X))[:, self._columns]
+        z = self._points(X)
+        logits = self._model.classifier.log_probabilities(z)[:, self._columns]
         return torch.softmax(logits.double(), dim=1).numpy()
 
     def transform(self, X: Data) -> np.ndarray:

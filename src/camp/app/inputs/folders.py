@@ -18,10 +18,8 @@ from camp.data.datasets.folders import image_files
 
 SEPARATORS = ",;\t"
 """Characters that may separate the columns of a CSV file."""
-
 MAX_CONTRADICTIONS, MAX_MISSING = 20, 5
 """Contradictions, and rows of missing files, that an error message lists."""
-
 MAX_UNREADABLE = 0.5
 """A batch of which more than this share cannot be read is a mistake."""
 
@@ -94,27 +92,23 @@ def merge_copies(images: FolderImages, digests: Mapping[str, bytes]) -> tuple[Fo
     Of equal files the first labelled one is kept, or the first one. An image under two labels is a contradiction.
     `digests` holds the hashes of the readable files by key; the other files are left out.
     """
-    copies: dict[bytes, list[tuple[str, str | None]]] = {}
-    for key, label in sorted(zip(images.keys, images.labels), key=lambda item: item[0]):
-        if key in digests:
-            copies.setdefault(digests[key], []).append((key, label))
+    label_of = dict(zip(images.keys, images.labels))
+    copies: dict[bytes, list[str]] = {}
+    for key in sorted(label_of.keys() & digests.keys()):
+        copies.setdefault(digests[key], []).append(key)
 
     kept, contradictions, repeated, partly_labelled = [], [], 0, 0
     for files in copies.values():
-        labelled: dict[str, str] = {}
-        for key, label in files:
-            if label is not None:
-                labelled.setdefault(label, key)
+        labelled = {label: key for key in reversed(files) if (label := label_of[key]) is not None}
         if len(labelled) > 1:
-            (label, key), *others = labelled.items()
+            (label, key), *others = sorted(labelled.items(), key=lambda item: item[1])
             same = [f"the same picture {images.root / key} says {label}" for label, key in others]
             contradictions.append(f"{images.root / key}: the label says {label}, {', '.join(same)}")
-        kept.append(next(((key, label) for label, key in labelled.items()), files[0]))
+        kept.append(min(labelled.values(), default=files[0]))
         repeated += len(files) > 1
-        partly_labelled += bool(labelled) and any(label is None for _, label in files)
+        partly_labelled += bool(labelled) and any(label_of[key] is None for key in files)
     _refuse(contradictions)
 
-    kept.sort(key=lambda item: item[0])
     remarks = []
     if repeated:
         counts = "counts" if repeated == 1 else "count"
@@ -122,8 +116,8 @@ def merge_copies(images: FolderImages, digests: Mapping[str, bytes]) -> tuple[Fo
     if partly_labelled:
         pictures = _pictures(partly_labelled, "is", "are")
         remarks.append(f"{pictures} there both with and without a label: the label counts.")
-    keys, labels = tuple(key for key, _ in kept), tuple(label for _, label in kept)
-    return FolderImages(images.root, keys, labels), remarks
+    keys = tuple(sorted(kept))
+    return FolderImages(images.root, keys, tuple(label_of[key] for key in keys)), remarks
 
 
 def _pictures(number: int, singular: str, plural: str) -> str:

@@ -18,11 +18,7 @@ PAGE = 60
 """Images in one answer."""
 TYPICAL, DOUBTFUL, NEAR, PAIRS, HALF, HISTORY = 5, 3, 6, 12, 12, 200
 """Images of a card, neighbours offered for merging, similar pairs, images of a half, decisions in the history."""
-SOURCES: dict[int, Literal["found", "label", "person"]] = {
-    CLUSTERED: "found",
-    LABELLED: "label",
-    REVIEWED: "person",
-}
+SOURCES = {CLUSTERED: "found", LABELLED: "label", REVIEWED: "person"}
 
 
 @dataclass(frozen=True)
@@ -198,13 +194,12 @@ def _card(now: Snapshot, category: Category, doubtful: np.ndarray, neighbours: d
 def category_page(now: Snapshot, id: int, order: Order, start: int) -> CategoryPage:
     """Answer the query for some images of a category."""
     now.knowledge.category(id)
-    if order == "typical":
-        rows = most_typical(now.knowledge, now.seen, id)
-    elif order == "doubtful":
-        rows = most_doubtful(now.knowledge, now.seen, id)
-    else:
+    if order == "newest":
         rows = now.knowledge.rows_of(id)
         rows = rows[np.argsort(-now.knowledge.images.steps[rows], kind="stable")]
+    else:
+        sort = most_typical if order == "typical" else most_doubtful
+        rows = sort(now.knowledge, now.seen, id)
     return CategoryPage(now.count, image_answers(now, rows[start : start + PAGE]), len(rows))
 
 

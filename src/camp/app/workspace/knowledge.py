@@ -19,7 +19,6 @@ from camp.discovery.class_metric import ClassMetric
 
 DISCARDED = -1
 """Category of an image that was discarded."""
-
 CLUSTERED, LABELLED, REVIEWED = 0, 1, 2
 """Source of an image's category: the clustering, a label that came with the image, a person on the review page."""
 

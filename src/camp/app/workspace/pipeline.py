@@ -157,9 +157,8 @@ def fill_bank(
     with_augmented = set(images.keys) if budget.views else set()
     filled = fill(bank, backbone, images.reader, images.keys, with_augmented, progress)
     bank = Bank(bank.folder, bank.spec)
-    device = backbone.device
     renderer = ViewRenderer(backbone, augmentation, backbone.mean, backbone.std)
-    return filled, lambda digests: open_bank_views(bank, digests, device, renderer)
+    return filled, lambda digests: open_bank_views(bank, digests, backbone.device, renderer)
 
 
 def _announce(

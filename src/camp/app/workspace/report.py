@@ -61,10 +61,8 @@ class BatchReport(ReportModel):
     folder: str
     """Name of the batch."""
     n_images: int = Field(default=0, validation_alias="pictures", serialization_alias="pictures")
-    """Images that were learned."""
     n_labelled: int = Field(default=0, validation_alias="labelled", serialization_alias="labelled")
     unreadable: int = 0
-    """Files that could not be read."""
     repeated: int = 0
     """Images that had been learned in an earlier batch."""
     n_new: int = 0

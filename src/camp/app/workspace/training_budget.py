@@ -11,10 +11,8 @@ from camp.nn.backbones.engine import OnnxEngine
 
 VIEWS = ((1_000, 8), (5_000, 4))
 """(largest number of images, augmented views per image); 2 views in larger batches."""
-
 EPOCHS, MIN_IMAGES, MIN_LABELLED = 10, 1_000, 100
 """Batches of at least MIN_IMAGES images, MIN_LABELLED of them labelled, are trained on for EPOCHS epochs; see docs/guide.md."""
-
 _PROBE = 8
 """Number of views with which the speed of the trunk is measured."""
 
@@ -26,7 +24,6 @@ class TrainingBudget:
     views: int
     """Augmented views per image; 0 without training."""
     epochs: int
-    """Training epochs."""
 
 
 def training_budget(
