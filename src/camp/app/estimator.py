@@ -51,7 +51,7 @@ class CAMP(ClassNamePrefixFeaturesOutMixin, ClassifierMixin, TransformerMixin, B
     """Continual category discovery: learn known and new categories from few labels, batch by batch.
 
     X are images (paths, Pillow images or uint8 arrays (H, W, 3) or (H, W), in a list, or an array of n images), or
-    with `backbone="embeddings"` vectors (n, D). y are labels: names or integers from 0, the same in every call;
+    with `backbone="embeddings"` vectors (n, D). y are labels: names or integers from 0, the same type in every call;
     -1, None and NaN mean unlabelled, and so does leaving out y. A batch may contain old categories, labelled or not,
     and is not needed again once it is learned. Duplicate rows count as several rows.
 
@@ -158,7 +158,9 @@ class CAMP(ClassNamePrefixFeaturesOutMixin, ClassifierMixin, TransformerMixin, B
             workspace = Workspace.in_memory(settings)
         elif any(batch.labels) and workspace.knowledge().named() and batch.numeric_labels != self._numeric:
             given = "numbers" if batch.numeric_labels else "names"
-            raise InputError(f"The labels are {given}, and were not before; give the same in every batch.")
+            raise InputError(
+                f"The labels are {given}, and were not before; give the same type in every batch."
+            )
         request = LearnRequest(batch, self.new, self.epochs, self.views)
         learn_batch(workspace, request, Progress(quiet=not self.verbose))
         return self._use(workspace)

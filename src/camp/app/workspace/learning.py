@@ -3,18 +3,18 @@
 import dataclasses
 import datetime
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
 import torch
-from torch import Tensor
 
 from camp.app.inputs.base import ReadableImages
 from camp.app.workspace.category_ids import Link, Numbering, find_links, number_labels, split_repeated
 from camp.app.workspace.knowledge import CLUSTERED, DISCARDED, LABELLED, Category, Images, Knowledge
 from camp.app.workspace.overview import Overview, fit_classifier, metric_labels, overview
 from camp.app.workspace.report import BatchReport, CategoryReport, CategoryShift, Seconds
+from camp.app.workspace.step_files import Step
 from camp.app.workspace.tsne_layout import tsne_layout
 from camp.core.errors import CampError
 from camp.core.progress import Progress
@@ -41,8 +41,8 @@ class ImageBatch:
     views: Views
     name: str
     numeric_labels: bool
-    unreadable: int
-    """Number of files that could not be read."""
+    unreadable: Mapping[str, str]
+    """Why other files of the batch could not be read, by file."""
     started: float
     """`time.monotonic()` when the command started."""
 
@@ -71,13 +71,11 @@ class ImageBatch:
 class LearnedBatch:
     """The result of learning a batch."""
 
-    knowledge: Knowledge
-    tip: dict[str, Tensor]
+    step: Step
     keys: Sequence[str]
-    """Keys of the images of the batch, which are the last rows of `knowledge.images`."""
+    """Keys of the images of the batch, which are the last rows of `step.knowledge.images`."""
     overview: Overview
     """Of all images, after the batch."""
-    report: BatchReport
 
 
 def learn(
@@ -136,7 +134,7 @@ def learn(
         folder=batch.name,
         n_images=int(mine.sum()),
         n_labelled=int((mine & ~clustered).sum()),
-        unreadable=batch.unreadable,
+        unreadable=len(batch.unreadable),
         repeated=repeated,
         n_new=sum(row.kind == "discovered" for row in categories),
         new_given=new is not None,
@@ -154,7 +152,7 @@ def learn(
         provenance=current_provenance(str(backbone.device)),
     )
     tip = {name: tensor.detach().cpu().clone() for name, tensor in method.tip.state_dict().items()}
-    return LearnedBatch(after, tip, batch.images.keys, seen, report)
+    return LearnedBatch(Step(after, tip, report, batch.unreadable), batch.images.keys, seen)
 
 
 def _empty(dim: int) -> Knowledge:

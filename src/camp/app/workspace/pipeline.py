@@ -17,7 +17,6 @@ from camp.app.inputs.folders import FolderImages
 from camp.app.workspace.knowledge import count
 from camp.app.workspace.learning import ImageBatch, learn
 from camp.app.workspace.report import BatchReport
-from camp.app.workspace.step_files import Step
 from camp.app.workspace.storage import FolderStorage, WorkspaceSettings
 from camp.app.workspace.thumbnails import new_thumbnails
 from camp.app.workspace.training_budget import TrainingBudget, expected_seconds, training_budget
@@ -111,7 +110,7 @@ def learn_batch(workspace: Workspace, request: LearnRequest, progress: Progress)
                 views=views_of_digests([filled.digests[key] for key in readable.keys]),
                 name=images.name,
                 numeric_labels=images.numeric_labels,
-                unreadable=len(filled.bad),
+                unreadable=filled.bad,
                 started=started,
             )
             seed = workspace.settings.seed
@@ -119,15 +118,14 @@ def learn_batch(workspace: Workspace, request: LearnRequest, progress: Progress)
                 known, backbone, batch, new=request.new, epochs=budget.epochs, seed=seed, progress=progress
             )
         if backbone.resolution:  # the range of vectors is not known
-            table = learned.knowledge.images
+            table = learned.step.knowledge.images
             table.features = table.features.astype(np.float16)
         with (
             new_thumbnails(workspace.storage, learned, images.reader, progress),
             progress.track("Writing", 1),
         ):
-            step = Step(learned.knowledge, learned.tip, learned.report, filled.bad)
-            workspace.add_step(step, backbone.fingerprint)
-    return learned.report
+            workspace.add_step(learned.step, backbone.fingerprint)
+    return learned.step.report
 
 
 def plan(request: LearnRequest, settings: WorkspaceSettings) -> TrainingBudget:

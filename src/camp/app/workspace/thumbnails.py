@@ -23,7 +23,7 @@ def new_thumbnails(
     storage: Storage, learned: LearnedBatch, reader: Reader, progress: Progress
 ) -> Iterator[None]:
     """Write thumbnails of the batch's representatives; new files are removed if the block fails."""
-    images, written = learned.knowledge.images, list[Path]()
+    images, written = learned.step.knowledge.images, list[Path]()
     first = len(images) - len(learned.keys)
 
     def write(row: int) -> None:
@@ -53,10 +53,10 @@ def new_thumbnails(
 
 def _representative_rows(learned: LearnedBatch, count: int) -> list[int]:
     """Return rows of at most `count` images of each category of the batch."""
-    knowledge, seen = learned.knowledge, learned.overview
+    knowledge, seen = learned.step.knowledge, learned.overview
     mine = knowledge.images.steps == knowledge.step
     rows: list[int] = []
-    for category in learned.report.categories:
+    for category in learned.step.report.categories:
         doubtful = most_doubtful(knowledge, seen, category.id)
         typical = most_typical(knowledge, seen, category.id)
         rows += representatives(doubtful[mine[doubtful]].tolist(), typical[mine[typical]].tolist(), count)
