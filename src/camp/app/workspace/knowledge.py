@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 import numpy as np
+import torch
 
 from camp.core.errors import CampError
 from camp.discovery.calibration import Calibration
@@ -130,6 +131,12 @@ class Knowledge:
     """Pairs of ids, the smaller first, that a person said are different however alike they look."""
     highest_made_id: int = 0
     """The greatest id that a person's decision ever gave, even if the decision was undone."""
+
+    @classmethod
+    def empty(cls, dim: int) -> Knowledge:
+        """No category, for features of length `dim`."""
+        metric = ClassMetric(torch.zeros(dim), torch.zeros(dim, 1), torch.zeros(1), unit=True)
+        return cls(0, {}, Images.empty(dim), metric, Calibration())
 
     def live(self) -> list[Category]:
         """Return the live categories, sorted by id."""

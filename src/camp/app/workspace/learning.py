@@ -22,7 +22,7 @@ from camp.core.provenance import current_provenance
 from camp.core.types import UNLABELLED
 from camp.data.tasks import Task
 from camp.data.views import Views
-from camp.discovery.calibration import Calibration, Members, calibrate
+from camp.discovery.calibration import Members, calibrate
 from camp.discovery.class_metric import ClassMetric
 from camp.discovery.open_world_discoverer import OpenWorldDiscoverer
 from camp.methods.gccd.camp import CampSettings
@@ -79,7 +79,7 @@ class LearnedBatch:
 
 
 def learn(
-    known: Knowledge | None,
+    known: Knowledge,
     backbone: Backbone,
     batch: ImageBatch,
     *,
@@ -91,13 +91,12 @@ def learn(
     """Train on a batch, discover its categories, and adapt the old ones.
 
     Args:
-        known: Knowledge of earlier batches, or None.
+        known: Knowledge of earlier batches.
         backbone: Its tip is that of `known`, and is trained in place.
         new: Number of new categories among the unlabelled images, or None to estimate it.
         epochs: Number of training epochs; 0 keeps the features as they are.
     """
     started = time.monotonic()
-    known = known or _empty(backbone.dim)
     kept, counting = split_repeated(known, batch.images.digests, batch.images.labels)
     repeated = len(batch) - len(counting) + len(known.images) - len(kept)
     known = dataclasses.replace(known, images=known.images.subset(kept))
@@ -153,12 +152,6 @@ def learn(
     )
     tip = {name: tensor.detach().cpu().clone() for name, tensor in method.tip.state_dict().items()}
     return LearnedBatch(Step(after, tip, report, batch.unreadable), batch.images.keys, seen)
-
-
-def _empty(dim: int) -> Knowledge:
-    """Return the knowledge before the first batch."""
-    metric = ClassMetric(torch.zeros(dim), torch.zeros(dim, 1), torch.zeros(1), unit=True)
-    return Knowledge(0, {}, Images.empty(dim), metric, Calibration())
 
 
 def _links(

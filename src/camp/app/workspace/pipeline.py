@@ -14,7 +14,7 @@ import numpy as np
 
 from camp.app.inputs.base import BatchInput, InputError
 from camp.app.inputs.folders import FolderImages
-from camp.app.workspace.knowledge import count
+from camp.app.workspace.knowledge import Knowledge, count
 from camp.app.workspace.learning import ImageBatch, learn
 from camp.app.workspace.report import BatchReport
 from camp.app.workspace.storage import FolderStorage, WorkspaceSettings
@@ -89,14 +89,14 @@ def learn_batch(workspace: Workspace, request: LearnRequest, progress: Progress)
     started, images = time.monotonic(), request.images
     budget = plan(request, workspace.settings)
     with workspace.storage.lock(progress):
-        known = workspace.knowledge() if workspace.learned() else None
         with progress.track("Opening the backbone", 1):
             backbone = workspace.backbone()
-        _announce(images, budget, list(known.named()) if known else [], backbone, progress)
+        known = workspace.knowledge() if workspace.learned() else Knowledge.empty(backbone.dim)
+        _announce(images, budget, list(known.named()), backbone, progress)
         with workspace.storage.bank() as folder:
             filled, views_of_digests = fill_bank(backbone, images, budget, folder, progress)
-            learned_before = {bytes(digest) for digest in known.images.digests} if known else set()
-            readable = images.readable(filled.digests, filled.bad, learned_before, known.step if known else 0)
+            learned_before = {bytes(digest) for digest in known.images.digests}
+            readable = images.readable(filled.digests, filled.bad, learned_before, known.step)
             if filled.bad:
                 first, left = min(filled.bad.items()), "is" if len(filled.bad) == 1 else "are"
                 progress.note(
