@@ -117,7 +117,8 @@ def main() -> int:
         if not path.exists():
             print(f"{name}: not recorded", flush=True)
             continue
-        differences = list(compared(renamed(json.loads(path.read_text())), json.loads(json.dumps(values))))
+        found = renamed(json.loads(json.dumps(values)))
+        differences = list(compared(renamed(json.loads(path.read_text())), found))
         differing += bool(differences)
         print(f"{name}: {'equal' if not differences else 'DIFFERS'}", flush=True)
         for line in differences[:5]:

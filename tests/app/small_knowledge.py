@@ -7,7 +7,8 @@ import torch
 
 from camp.app.workspace.knowledge import CLUSTERED, LABELLED, Category, Images, Knowledge
 from camp.app.workspace.report import BatchReport
-from camp.app.workspace.storage import Step, WorkspaceSettings
+from camp.app.workspace.step_files import Step
+from camp.app.workspace.storage import WorkspaceSettings
 from camp.app.workspace.workspace import Workspace
 from camp.discovery.calibration import Calibration
 from camp.discovery.class_metric import ClassMetric

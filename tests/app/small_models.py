@@ -1,6 +1,5 @@
 """Small models whose answers are of every kind: sure, doubtful, unknown."""
 
-import dataclasses
 from pathlib import Path
 
 import numpy as np
@@ -94,7 +93,3 @@ def small_model(settings: BackboneSettings, reader: Reader, keys: list[str], cat
     radii = torch.tensor([1.03, 0.7, 1.5, 0.7])[:categories] * reach
     classifier = OpenSet(centroids, radii, temperature=float(squares.mean()) / 4)
     return Model(backbone, metric, classifier, IDS[:categories], NAMES[:categories])
-
-
-def without_categories(model: Model) -> Model:
-    return dataclasses.replace(model, ids=(), names=())

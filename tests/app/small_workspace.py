@@ -12,7 +12,8 @@ from sklearn.decomposition import PCA
 from camp.app.workspace.knowledge import CLUSTERED, LABELLED, Category, Images, Knowledge
 from camp.app.workspace.overview import overview
 from camp.app.workspace.report import BatchReport, CategoryReport, CategoryShift, Seconds
-from camp.app.workspace.storage import FolderStorage, Step, WorkspaceSettings
+from camp.app.workspace.step_files import Step
+from camp.app.workspace.storage import FolderStorage, WorkspaceSettings
 from camp.app.workspace.thumbnails import save_thumbnail
 from camp.app.workspace.workspace import Workspace
 from camp.discovery.calibration import Calibration

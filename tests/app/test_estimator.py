@@ -24,6 +24,7 @@ from camp.app.workspace.workspace import Workspace
 from camp.core.errors import CampError
 from camp.core.progress import Progress
 from camp.data.datasets.base import FileReader
+from camp.nn.backbones.settings import BackboneSettings
 
 EXPECTED_FAILED = {
     "check_classifiers_classes": "it takes -1 for a class, which means unlabelled here",
@@ -420,7 +421,7 @@ def test_what_camp_learn_made_can_be_loaded_and_taught(tmp_path):
         kind = tmp_path / "january" / ("red", "green", "unlabelled")[place % 3]
         kind.mkdir(parents=True, exist_ok=True)
         path.rename(kind / path.name)
-    settings = WorkspaceSettings(CAMP(backbone="conv-tiny")._settings().backbone, thumbnails=2)
+    settings = WorkspaceSettings(BackboneSettings(backbone="conv-tiny"), thumbnails=2)
     learn_folder(
         tmp_path / "w",
         LearnRequest(read_folder(tmp_path / "january"), new=1),

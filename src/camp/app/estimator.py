@@ -4,7 +4,7 @@ import dataclasses
 from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Self
+from typing import Any, Literal, Self
 
 import numpy as np
 import torch
@@ -36,13 +36,11 @@ class FoundCategory:
     """A category in `CAMP.categories_`."""
 
     id: int
-    """Permanent id."""
     label: Label
     """The label that `predict` returns."""
     name: str | None
     """None for a discovered category without a name."""
-    origin: str
-    """labelled, discovered, or made by a person."""
+    origin: Literal["labelled", "discovered", "made"]
     pictures: int
     """Number of images or vectors."""
     step: int
@@ -53,7 +51,7 @@ class CAMP(ClassNamePrefixFeaturesOutMixin, ClassifierMixin, TransformerMixin, B
     """Continual category discovery: learn known and new categories from few labels, batch by batch.
 
     X are images (paths, Pillow images or uint8 arrays (H, W, 3) or (H, W), in a list, or an array of n images), or
-    with `backbone="embeddings"` vectors (n, D). y are labels: names or integers from 0, the same kind in every call;
+    with `backbone="embeddings"` vectors (n, D). y are labels: names or integers from 0, the same type in every call;
     -1, None and NaN mean unlabelled, and so does leaving out y. A batch may contain old categories, labelled or not,
     and is not needed again once it is learned. Duplicate rows count as several rows.
 
@@ -143,7 +141,13 @@ class CAMP(ClassNamePrefixFeaturesOutMixin, ClassifierMixin, TransformerMixin, B
         return self._learn(self._workspace if self.__sklearn_is_fitted__() else None, X, y)
 
     def _learn(self, workspace: Workspace | None, X: Data, y: ArrayLike | None) -> Self:
-        settings = workspace.settings if workspace else self._settings()
+        if workspace is not None:
+            settings = workspace.settings
+        else:
+            backbone = BackboneSettings(
+                backbone=self.backbone, weights=self.weights, resolution=self.resolution, device=self.device
+            )
+            settings = WorkspaceSettings(backbone, int(self.seed))
         if settings.backbone.backbone == VECTORS:
             x = self._vectors(X, reset=workspace is None)
             settings = dataclasses.replace(settings, backbone=settings.backbone.with_dim(x.shape[1]))
@@ -153,26 +157,19 @@ class CAMP(ClassNamePrefixFeaturesOutMixin, ClassifierMixin, TransformerMixin, B
         if workspace is None:
             workspace = Workspace.in_memory(settings)
         elif any(batch.labels) and workspace.knowledge().named() and batch.numeric_labels != self._numeric:
-            kind = "numbers" if batch.numeric_labels else "names"
+            given = "numbers" if batch.numeric_labels else "names"
             raise InputError(
-                f"The labels are {kind}, and were not before; give the same kind in every batch."
+                f"The labels are {given}, and were not before; give the same type in every batch."
             )
         request = LearnRequest(batch, self.new, self.epochs, self.views)
         learn_batch(workspace, request, Progress(quiet=not self.verbose))
-        self._use(workspace)
-        return self
-
-    def _settings(self) -> WorkspaceSettings:
-        backbone = BackboneSettings(
-            backbone=self.backbone, weights=self.weights, resolution=self.resolution, device=self.device
-        )
-        return WorkspaceSettings(backbone, int(self.seed))
+        return self._use(workspace)
 
     def _vectors(self, x: Data, reset: bool) -> np.ndarray:
         """Return (n, D) float32, or raise the errors of scikit-learn."""
         return np.asarray(validate_data(self, x, reset=reset, dtype=np.float32, order="C"))
 
-    def _use(self, workspace: Workspace) -> None:
+    def _use(self, workspace: Workspace) -> Self:
         """Predict with `workspace` from now on."""
         self._workspace = workspace
         self._model = Model.of(workspace.knowledge(), workspace.backbone())
@@ -185,12 +182,13 @@ class CAMP(ClassNamePrefixFeaturesOutMixin, ClassifierMixin, TransformerMixin, B
         self._columns = np.argsort(labels)
         self.classes_ = labels[self._columns]
         self._n_features_out = self._model.metric.projection.shape[1]
+        return self
 
     # Prediction.
 
     def predict(self, X: Data) -> np.ndarray:
         """Return the labels (n,) of the nearest categories; with `unknown` perhaps -1 or "unknown"."""
-        z = self._points(X)
+        z = self._points(X)  # checks first that the model is fitted
         answers = self._model.classifier.answer(z)
         labels = self.classes_[np.argsort(self._columns)[answers.nearest.numpy()]]
         if self.unknown:
@@ -210,11 +208,9 @@ class CAMP(ClassNamePrefixFeaturesOutMixin, ClassifierMixin, TransformerMixin, B
     def _points(self, X: Data) -> Tensor:
         check_is_fitted(self)
         if self._workspace.settings.backbone.backbone == VECTORS:
-            x = torch.from_numpy(self._vectors(X, reset=False))
+            parts = torch.from_numpy(self._vectors(X, reset=False)).split(_CHUNK)
             device = self._model.backbone.device
-            return torch.cat(
-                [self._model.points({"vector": part.to(device)}) for part in torch.split(x, _CHUNK)]
-            )
+            return torch.cat([self._model.points({"vector": part.to(device)}) for part in parts])
         reader = ImageReader(X)
         found = []
         for point in points(self._model, reader, reader.keys):
@@ -232,10 +228,8 @@ class CAMP(ClassNamePrefixFeaturesOutMixin, ClassifierMixin, TransformerMixin, B
         knowledge = self._workspace.knowledge()
         counts = knowledge.counts()
         return [
-            FoundCategory(
-                one.id, self._label(one.id, one.name), one.name, one.origin, counts[one.id], one.step
-            )
-            for one in knowledge.live()
+            FoundCategory(c.id, self._label(c.id, c.name), c.name, c.origin, counts[c.id], c.step)
+            for c in knowledge.live()
         ]
 
     def rename(self, category: Label, name: Label | None) -> Self:
@@ -243,7 +237,7 @@ class CAMP(ClassNamePrefixFeaturesOutMixin, ClassifierMixin, TransformerMixin, B
 
         Args:
             category: Its label, or where labels are names also its id.
-            name: The new label, of the same kind as the others.
+            name: The new label: an integer if the others are integers, or a string.
         """
         check_is_fitted(self)
         new = None if name is None else self._name(name)
@@ -256,8 +250,7 @@ class CAMP(ClassNamePrefixFeaturesOutMixin, ClassifierMixin, TransformerMixin, B
 
     def _decide(self, decision: Decision) -> Self:
         self._workspace.decide(decision)
-        self._use(self._workspace)
-        return self
+        return self._use(self._workspace)
 
     def _label(self, id: int, name: str | None) -> Label:
         """Return the label of a category."""
@@ -280,8 +273,10 @@ class CAMP(ClassNamePrefixFeaturesOutMixin, ClassifierMixin, TransformerMixin, B
         """Return the name that a new label stands for."""
         name, numeric = read_label(label)
         if name is None or numeric != self._numeric:
-            kind = "an integer from 0" if self._numeric else "a string"
-            raise InputError(f"{label!r} cannot name a category here; give {kind}, as the other labels are.")
+            expected = "an integer from 0" if self._numeric else "a string"
+            raise InputError(
+                f"{label!r} cannot name a category here; give {expected}, as the other labels are."
+            )
         return name
 
     # On disk.
@@ -306,8 +301,7 @@ class CAMP(ClassNamePrefixFeaturesOutMixin, ClassifierMixin, TransformerMixin, B
         model = cls(backbone.backbone, backbone.weights, backbone.resolution, backbone.device, seed=seed)
         if backbone.dim is not None:
             model.n_features_in_ = backbone.dim
-        model._use(workspace)
-        return model
+        return model._use(workspace)
 
     # Hooks of scikit-learn.
 

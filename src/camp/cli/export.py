@@ -5,17 +5,13 @@ from typing import Annotated
 
 import tyro
 
-from camp.cli.shared import WorkspaceFolder, starting
+from camp.cli.shared import WorkspaceFolder, command, starting
 from camp.core.errors import CampError
 from camp.core.progress import Progress
 
 
-def export(words: list[str]) -> int:
-    """Run `camp export WORKSPACE FILE`."""
-    return tyro.cli(_export, args=words, prog="camp export")
-
-
-def _export(
+@command
+def export(
     workspace: WorkspaceFolder, file: Annotated[str, tyro.conf.Positional, tyro.conf.arg(metavar="FILE")]
 ) -> int:
     """Write one ONNX file that recognises pictures without camp, in any ONNX runtime.

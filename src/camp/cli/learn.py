@@ -5,18 +5,12 @@ import os
 from pathlib import Path
 from typing import Any
 
-import tyro
-
-from camp.cli.shared import Pictures, WorkspaceFolder, starting
+from camp.cli.shared import Pictures, WorkspaceFolder, command, starting
 from camp.core.progress import Progress
 
 
-def learn(words: list[str]) -> int:
-    """Run `camp learn WORKSPACE PICTURES`."""
-    return tyro.cli(_learn, args=words, prog="camp learn")
-
-
-def _learn(
+@command
+def learn(
     workspace: WorkspaceFolder,
     pictures: Pictures,
     labels: str | None = None,

@@ -3,19 +3,13 @@
 from pathlib import Path
 from typing import Literal
 
-import tyro
-
-from camp.cli.shared import Pictures, WorkspaceFolder, starting
+from camp.cli.shared import Pictures, WorkspaceFolder, command, starting
 from camp.core.errors import CampError
 from camp.core.progress import Progress
 
 
-def predict(words: list[str]) -> int:
-    """Run `camp predict WORKSPACE PICTURES`."""
-    return tyro.cli(_predict, args=words, prog="camp predict")
-
-
-def _predict(
+@command
+def predict(
     workspace: WorkspaceFolder,
     pictures: Pictures,
     out: str | None = None,

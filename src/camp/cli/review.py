@@ -3,17 +3,11 @@
 import secrets
 from pathlib import Path
 
-import tyro
-
-from camp.cli.shared import WorkspaceFolder, starting
+from camp.cli.shared import WorkspaceFolder, command, starting
 
 
-def review(words: list[str]) -> int:
-    """Run `camp review WORKSPACE`."""
-    return tyro.cli(_review, args=words, prog="camp review")
-
-
-def _review(workspace: WorkspaceFolder, port: int | None = None, browser: bool = True) -> int:
+@command
+def review(workspace: WorkspaceFolder, port: int | None = None, browser: bool = True) -> int:
     """Open a local page on which categories are named, merged and split, and pictures moved. Ctrl-C ends it.
 
     Args:

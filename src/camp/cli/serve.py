@@ -2,18 +2,12 @@
 
 from pathlib import Path
 
-import tyro
-
-from camp.cli.shared import WorkspaceFolder, starting
+from camp.cli.shared import WorkspaceFolder, command, starting
 from camp.core.progress import Progress
 
 
-def serve(words: list[str]) -> int:
-    """Run `camp serve WORKSPACE`."""
-    return tyro.cli(_serve, args=words, prog="camp serve")
-
-
-def _serve(workspace: WorkspaceFolder, port: int | None = None) -> int:
+@command
+def serve(workspace: WorkspaceFolder, port: int | None = None) -> int:
     """Recognise pictures over HTTP on this machine: POST a picture to /predict. Ctrl-C ends it.
 
     Args:

@@ -2,17 +2,11 @@
 
 from pathlib import Path
 
-import tyro
-
-from camp.cli.shared import WorkspaceFolder, starting
+from camp.cli.shared import WorkspaceFolder, command, starting
 
 
-def status(words: list[str]) -> int:
-    """Run `camp status WORKSPACE`."""
-    return tyro.cli(_status, args=words, prog="camp status")
-
-
-def _status(workspace: WorkspaceFolder) -> int:
+@command
+def status(workspace: WorkspaceFolder) -> int:
     """Show the categories, what each batch taught, and which pictures are doubtful.
 
     Args:

@@ -10,7 +10,7 @@ import onnxruntime
 import pytest
 import torch
 from PIL import Image
-from small_models import IDS, KINDS, features_of, reader_for, small_model, without_categories
+from small_models import IDS, KINDS, features_of, reader_for, small_model
 from torch import nn
 
 from camp.app.export.onnx import export_onnx
@@ -104,14 +104,6 @@ def test_close_centroids_far_from_zero_are_told_apart(tmp_path: Path) -> None:
     export_onnx(model, tmp_path / "model.onnx")
     session = onnxruntime.InferenceSession(tmp_path / "model.onnx")
     assert session.run(["category"], {"vector": vectors})[0].tolist() == list(IDS)
-
-
-def test_a_model_without_categories_is_refused(tmp_path: Path) -> None:
-    reader, keys = reader_for(KINDS["embeddings"], tmp_path, 8)
-    model = without_categories(small_model(KINDS["embeddings"], reader, keys))
-    with pytest.raises(CampError, match="no category"):
-        export_onnx(model, tmp_path / "model.onnx")
-    assert not (tmp_path / "model.onnx").exists()
 
 
 def test_networks_of_other_makes_are_refused(tmp_path: Path) -> None:

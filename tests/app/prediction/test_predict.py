@@ -11,11 +11,10 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
-from small_models import KINDS, features_of, reader_for, small_model, without_categories, write_pictures
+from small_models import KINDS, features_of, reader_for, small_model, write_pictures
 
 from camp.app.prediction.model import Model
 from camp.app.prediction.predict import Prediction, Unreadable, predict, predict_image, write_predictions
-from camp.core.errors import CampError
 from camp.core.progress import Bar, Progress
 from camp.data.bank.bank import Bank, BankSpec
 from camp.data.bank.fill import fill
@@ -169,13 +168,6 @@ def test_vectors_of_another_length_are_unreadable(tmp_path: Path) -> None:
     (row,) = predict(model, longer, keys[:1])
     assert isinstance(row, Unreadable)
     assert "(13,)" in row.reason
-
-
-def test_a_model_without_categories_is_refused(folder: Path, model: Model) -> None:
-    with pytest.raises(CampError, match="no category"):
-        next(predict(without_categories(model), FileReader(folder), ["000.jpg"]))
-    with pytest.raises(CampError, match="no category"):
-        predict_image(without_categories(model), b"")
 
 
 ROWS = [

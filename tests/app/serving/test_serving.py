@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 from fastapi import HTTPException
 from PIL import Image
-from small_models import KINDS, reader_for, small_model, without_categories
+from small_models import KINDS, reader_for, small_model
 from starlette.requests import Request
 from starlette.testclient import TestClient
 from starlette.types import Message
@@ -137,12 +137,7 @@ def test_what_was_learned_since_is_known(model: Model) -> None:
     assert client.get("/categories").json()[0]["name"] == "egret"
 
 
-def test_nothing_learned_yet_is_503_with_a_sentence(model: Model, pictures: tuple[Reader, list[str]]) -> None:
-    reader, keys = pictures
-    answer = client_of(without_categories(model)).post("/predict", content=reader.read(keys[0]), headers=JPEG)
-    assert answer.status_code == 503
-    assert answer.json()["detail"].startswith("There is no category to recognise yet")
-
+def test_a_workspace_without_a_model_is_503_with_a_sentence() -> None:
     def gone() -> Model:
         raise CampError("BIRDS is gone.")
 

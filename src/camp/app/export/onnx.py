@@ -54,14 +54,13 @@ def export_onnx(model: Model, path: Path) -> None:
 
     The metadata say which categories there are and how an image is resized.
     """
-    model.check_categories()
     backbone = model.backbone
     graph = Graph()
     if backbone.resolution:
-        name, kind, shape = "pixels", TensorProto.UINT8, [backbone.resolution, backbone.resolution, 3]
+        name, dtype, shape = "pixels", TensorProto.UINT8, [backbone.resolution, backbone.resolution, 3]
         fields = _trunk(graph, backbone)
     else:
-        name, kind, shape = "vector", TensorProto.FLOAT, [backbone.dim]
+        name, dtype, shape = "vector", TensorProto.FLOAT, [backbone.dim]
         fields = {"vector": "vector"}
     z = add_tip(graph, backbone.tip, fields, backbone.resolution)
     points = _points(graph, z, model.metric)
@@ -74,13 +73,8 @@ def export_onnx(model: Model, path: Path) -> None:
         helper.make_tensor_value_info(o, types.get(o, TensorProto.FLOAT), ["B", *sizes.get(o, [])])
         for o in answers
     ]
-    whole = helper.make_graph(
-        graph.nodes,
-        "camp",
-        [helper.make_tensor_value_info(name, kind, ["B", *shape])],
-        outputs,
-        graph.weights,
-    )
+    inputs = [helper.make_tensor_value_info(name, dtype, ["B", *shape])]
+    whole = helper.make_graph(graph.nodes, "camp", inputs, outputs, graph.weights)
     proto = helper.make_model(
         whole, opset_imports=[helper.make_opsetid("", OPSET)], ir_version=IR_VERSION, producer_name="camp"
     )
@@ -96,36 +90,35 @@ def _trunk(graph: Graph, backbone: Backbone) -> dict[str, str]:
     x = graph.node("Div", graph.node("Transpose", x, perm=[0, 3, 1, 2]), torch.tensor(255.0))
     x = graph.node("Sub", x, torch.tensor(backbone.mean)[:, None, None])
     x = graph.node("Div", x, torch.tensor(backbone.std)[:, None, None])
-    if backbone.trunk is None:
-        return {"pixels": x}
-    if isinstance(backbone.trunk, OnnxEngine):
-        return inline_model(graph, backbone.trunk.graph, {"pixels": x})
-    if isinstance(backbone.trunk, TorchEngine):
-        return inline_model(graph, trunk_graph(backbone.trunk.trunk, backbone.resolution), {"pixels": x})
+    match backbone.trunk:
+        case None:
+            return {"pixels": x}
+        case OnnxEngine() as engine:
+            return inline_model(graph, engine.graph, {"pixels": x})
+        case TorchEngine() as engine:
+            return inline_model(graph, trunk_graph(engine.trunk, backbone.resolution), {"pixels": x})
     raise CampError(f"The trunk of {backbone.name} cannot be written as ONNX.")
 
 
 def _points(graph: Graph, z: str, metric: ClassMetric) -> str:
     """Add the metric: features z (B, D) to points (B, d)."""
 
-    def length(x: str) -> str:
+    def normalised(x: str) -> str:
         if not metric.unit:
             return x
         norm = graph.node("ReduceL2", x, axes=[1], keepdims=1)
         return graph.node("Div", x, graph.node("Max", norm, torch.tensor(1e-12)))
 
-    x = length(graph.node("Sub", z, metric.origin.float()))
-    return length(
-        graph.node("Sub", graph.node("MatMul", x, metric.projection.float()), metric.offset.float())
-    )
+    x = normalised(graph.node("Sub", z, metric.origin.float()))
+    x = graph.node("MatMul", x, metric.projection.float())
+    return normalised(graph.node("Sub", x, metric.offset.float()))
 
 
 def _answers(graph: Graph, z: str, classifier: OpenSet, ids: tuple[int, ...]) -> dict[str, str]:
     """Add `OpenSet.answer` for points z (B, d), in ids."""
     # The difference itself, (B, K, d), as the shortcut through |z|^2 - 2 z.c loses the digits that decide.
-    difference = graph.node(
-        "Sub", graph.node("Unsqueeze", z, torch.tensor([1])), classifier.centroids.float()
-    )
+    rows = graph.node("Unsqueeze", z, torch.tensor([1]))
+    difference = graph.node("Sub", rows, classifier.centroids.float())
     square = graph.node("Mul", difference, difference)
     squares = graph.node("ReduceSum", square, torch.tensor([2]), keepdims=0)
     distances = graph.node("Sqrt", squares)
@@ -140,20 +133,22 @@ def _answers(graph: Graph, z: str, classifier: OpenSet, ids: tuple[int, ...]) ->
     def flat(x: str) -> str:
         return graph.node("Squeeze", x, torch.tensor([1]))
 
+    def column(x: str, index: int) -> str:
+        return graph.node("Gather", x, torch.tensor([index]), axis=1)
+
     count = min(2, len(ids))
     # TopK has two results, and `Graph.node` returns one.
     near, order = "nearest_distances", "nearest_positions"
     k = graph.weight(torch.tensor([count]))
     graph.nodes.append(helper.make_node("TopK", [distances, k], [near, order], axis=1, largest=0))
-
-    def column(x: str, index: int) -> str:
-        return graph.node("Gather", x, torch.tensor([index]), axis=1)
-
     best = column(order, 0)
     radius = graph.node("Gather", classifier.radii.float(), best)
     unknown = flat(graph.node("Greater", graph.node("Div", column(near, 0), radius), torch.tensor(1.0)))
     first, confidence = at(best)
-    second, second_confidence = at(column(order, 1)) if count > 1 else _no_runner_up(graph)
+    if count > 1:
+        second, second_confidence = at(column(order, 1))
+    else:
+        second, second_confidence = graph.weight(torch.tensor([-1])), graph.weight(torch.tensor([0.0]))
     return {
         "category": graph.node("Where", unknown, torch.tensor([-1]), first),
         "confidence": confidence,
@@ -161,11 +156,6 @@ def _answers(graph: Graph, z: str, classifier: OpenSet, ids: tuple[int, ...]) ->
         "runner_up_confidence": graph.node("Where", unknown, confidence, second_confidence),
         "probabilities": probabilities,
     }
-
-
-def _no_runner_up(graph: Graph) -> tuple[str, str]:
-    """Return the runner-up of a model with one category."""
-    return graph.weight(torch.tensor([-1])), graph.weight(torch.tensor([0.0]))
 
 
 def _about(model: Model) -> dict[str, str]:

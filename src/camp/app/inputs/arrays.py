@@ -24,7 +24,7 @@ _EXPECTED = "expected paths, Pillow images, or uint8 arrays (H, W, 3) or (H, W)"
 
 
 class ImageReader:
-    """A `Reader` of n images of any kind; their keys are their positions.
+    """A `Reader` of n images; their keys are their positions.
 
     Args:
         images: A sequence of paths, Pillow images and arrays (H, W, 3), (H, W) or (H, W, 1); or an array of n images.
@@ -81,17 +81,14 @@ class ArrayImages(BatchInput):
     def of_images(cls, images: Iterable[ImageLike], labels: ArrayLike | None) -> "ArrayImages":
         """Make a batch of images."""
         reader = ImageReader(images)
-        read = read_labels(labels, len(reader.keys))
-        return cls(
-            reader, reader.keys, [reader.file(key) for key in reader.keys], read.names, bool(read.numeric)
-        )
+        files = [reader.file(key) for key in reader.keys]
+        return cls(reader, reader.keys, files, *read_labels(labels, len(files)))
 
     @classmethod
     def of_vectors(cls, vectors: np.ndarray, labels: ArrayLike | None) -> "ArrayImages":
         """Make a batch of vectors (n, D)."""
         keys = tuple(f"row {row}" for row in range(len(vectors)))
-        read = read_labels(labels, len(keys))
-        return cls(VectorReader(keys, vectors), keys, keys, read.names, bool(read.numeric))
+        return cls(VectorReader(keys, vectors), keys, keys, *read_labels(labels, len(keys)))
 
     def readable(
         self, contents: Mapping[str, bytes], faults: Mapping[str, str], learned: Collection[bytes], step: int
@@ -107,13 +104,12 @@ class ArrayImages(BatchInput):
 def _listed(images: Iterable[ImageLike]) -> list[ImageLike]:
     """Return the images as a list."""
     if isinstance(images, np.ndarray) and images.ndim > 1 and images.dtype != object:
-        if images.ndim == 2 or (images.ndim == 3 and images.shape[-1] in (1, 3)):
+        shape = images.shape
+        if len(shape) == 2 or (len(shape) == 3 and shape[-1] in (1, 3)):
+            raise InputError(f"An array of shape {shape} is one image; give a list of images, [image].")
+        if len(shape) > 4:
             raise InputError(
-                f"An array of shape {images.shape} is one image; give a list of images, [image]."
-            )
-        if images.ndim > 4:
-            raise InputError(
-                f"An array of shape {images.shape} is not a sequence of images; expected (n, H, W, 3) or (n, H, W)."
+                f"An array of shape {shape} is not a sequence of images; expected (n, H, W, 3) or (n, H, W)."
             )
     elif isinstance(images, str | bytes | os.PathLike | Image.Image) or not isinstance(images, Iterable):
         raise InputError(f"A {type(images).__name__} is not a list of images; {_EXPECTED}, in a list.")
@@ -142,38 +138,26 @@ def _checked(position: int, image: object) -> Path | Image.Image | np.ndarray:
     return image
 
 
-@dataclass(frozen=True)
-class Labels:
-    """Labels of n images."""
-
-    names: list[str | None]
-    """Integers as their digits; None where unlabelled."""
-    numeric: bool | None
-    """Whether they are integers; None where nothing is labelled."""
-
-
-def read_labels(labels: ArrayLike | None, count: int) -> Labels:
-    """Read the labels of `count` images.
+def read_labels(labels: ArrayLike | None, count: int) -> tuple[list[str | None], bool]:
+    """Return the names that the labels of `count` images stand for, and whether the labels are integers.
 
     Args:
         labels: Names or integers, with -1, None or NaN for unlabelled images; None if no image has a label.
-        count: Number of images.
 
     >>> read_labels([3, None, -1, float("nan")], 4)
-    Labels(names=['3', None, None, None], numeric=True)
+    (['3', None, None, None], True)
     """
     if labels is None:
-        return Labels([None] * count, None)
+        return [None] * count, False
     if not hasattr(labels, "dtype"):
         labels = np.array(labels, dtype=object)  # numpy would turn NaN or -1 among names into names
     values = column_or_1d(labels, warn=True).tolist()
     if len(values) != count:
         raise InputError(f"There are {len(values)} labels for {count} images; give one for each.")
     known = [read_label(value) for value in values]
-    kinds = {numeric for name, numeric in known if name is not None}
-    if len(kinds) > 1:
+    if len({numeric for name, numeric in known if name is not None}) > 1:
         raise InputError("Some labels are names and others numbers; give either.")
-    return Labels([name for name, _ in known], next(iter(kinds), None))
+    return [name for name, _ in known], any(numeric for _, numeric in known)
 
 
 def read_label(value: object) -> tuple[str | None, bool]:

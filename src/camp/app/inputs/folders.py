@@ -1,5 +1,6 @@
 """A folder of images with labels from the names of its folders, from a CSV file, or from both."""
 
+import functools
 import io
 import unicodedata
 from collections.abc import Collection, Mapping, Sequence
@@ -17,10 +18,8 @@ from camp.data.datasets.folders import image_files
 
 SEPARATORS = ",;\t"
 """Characters that may separate the columns of a CSV file."""
-
 MAX_CONTRADICTIONS, MAX_MISSING = 20, 5
 """Contradictions, and rows of missing files, that an error message lists."""
-
 MAX_UNREADABLE = 0.5
 """A batch of which more than this share cannot be read is a mistake."""
 
@@ -91,41 +90,39 @@ def merge_copies(images: FolderImages, digests: Mapping[str, bytes]) -> tuple[Fo
     """Keep each readable image once, and return sentences about what was merged.
 
     Of equal files the first labelled one is kept, or the first one. An image under two labels is a contradiction.
-
-    Args:
-        images: All images of the folder.
-        digests: Hashes of the readable files by key; the other files are left out.
+    `digests` holds the hashes of the readable files by key; the other files are left out.
     """
-    copies: dict[bytes, list[tuple[str, str | None]]] = {}
-    for key, label in sorted(zip(images.keys, images.labels), key=lambda item: item[0]):
-        if key in digests:
-            copies.setdefault(digests[key], []).append((key, label))
+    label_of = dict(zip(images.keys, images.labels))
+    copies: dict[bytes, list[str]] = {}
+    for key in sorted(label_of.keys() & digests.keys()):
+        copies.setdefault(digests[key], []).append(key)
 
     kept, contradictions, repeated, partly_labelled = [], [], 0, 0
     for files in copies.values():
-        labelled: dict[str, str] = {}
-        for key, label in files:
-            if label is not None:
-                labelled.setdefault(label, key)
+        labelled = {label: key for key in reversed(files) if (label := label_of[key]) is not None}
         if len(labelled) > 1:
-            (label, key), *others = labelled.items()
+            (label, key), *others = sorted(labelled.items(), key=lambda item: item[1])
             same = [f"the same picture {images.root / key} says {label}" for label, key in others]
             contradictions.append(f"{images.root / key}: the label says {label}, {', '.join(same)}")
-        kept.append(next(((key, label) for label, key in labelled.items()), files[0]))
+        kept.append(min(labelled.values(), default=files[0]))
         repeated += len(files) > 1
-        partly_labelled += bool(labelled) and any(label is None for _, label in files)
+        partly_labelled += bool(labelled) and any(label_of[key] is None for key in files)
     _refuse(contradictions)
 
-    kept.sort(key=lambda item: item[0])
     remarks = []
     if repeated:
-        pictures = "1 picture is" if repeated == 1 else f"{repeated} pictures are"
-        remarks.append(f"{pictures} there more than once and count{'s' * (repeated == 1)} once.")
+        counts = "counts" if repeated == 1 else "count"
+        remarks.append(f"{_pictures(repeated, 'is', 'are')} there more than once and {counts} once.")
     if partly_labelled:
-        pictures = "1 picture is" if partly_labelled == 1 else f"{partly_labelled} pictures are"
+        pictures = _pictures(partly_labelled, "is", "are")
         remarks.append(f"{pictures} there both with and without a label: the label counts.")
-    keys, labels = tuple(key for key, _ in kept), tuple(label for _, label in kept)
-    return FolderImages(images.root, keys, labels), remarks
+    keys = tuple(sorted(kept))
+    return FolderImages(images.root, keys, tuple(label_of[key] for key in keys)), remarks
+
+
+def _pictures(number: int, singular: str, plural: str) -> str:
+    """Return a number of pictures with the form of a verb."""
+    return f"1 picture {singular}" if number == 1 else f"{number} pictures {plural}"
 
 
 def _refuse(contradictions: Sequence[str]) -> None:
@@ -133,9 +130,8 @@ def _refuse(contradictions: Sequence[str]) -> None:
     if not contradictions:
         return
     more = len(contradictions) - MAX_CONTRADICTIONS
-    pictures = "1 picture has" if len(contradictions) == 1 else f"{len(contradictions)} pictures have"
     lines = [
-        f"{pictures} labels that contradict each other, so nothing was learned; correct them and try again.",
+        f"{_pictures(len(contradictions), 'has', 'have')} labels that contradict each other, so nothing was learned; correct them and try again.",
         *contradictions[:MAX_CONTRADICTIONS],
         *([f"and {more} more"] if more > 0 else []),
     ]
@@ -161,18 +157,15 @@ def _image_keys(folder: Path) -> list[str]:
 
 def _folder_labels(root: Path, keys: Sequence[str]) -> dict[str, str | None]:
     """Return the label of each image by the first folder below `root`."""
-    names: dict[str, str | None] = {}
-    labels: dict[str, str | None] = {}
-    for key in keys:
-        first, slash, _ = key.partition("/")
-        if not slash or first.strip().casefold() in UNLABELLED_FOLDERS:
-            labels[key] = None
-            continue
-        if first not in names:
-            where = f"Rename the folder {root / first}, or call it unlabelled if its pictures have no label"
-            names[first] = _named(first, where)
-        labels[key] = names[first]
-    return labels
+
+    @functools.cache
+    def label(first: str) -> str | None:
+        if first.strip().casefold() in UNLABELLED_FOLDERS:
+            return None
+        where = f"Rename the folder {root / first}, or call it unlabelled if its pictures have no label"
+        return _named(first, where)
+
+    return {key: label(key.partition("/")[0]) if "/" in key else None for key in keys}
 
 
 def _csv_labels(csv: Path, root: Path, keys: Sequence[str]) -> dict[str, dict[str, int]]:

@@ -11,19 +11,14 @@ from camp.core.errors import CampError
 
 MAX_LENGTH = 100
 """Maximum length of a name, in characters."""
-
 UNLABELLED_FOLDERS = ("unlabelled", "unlabeled")
 """Names of folders of images without a label, in upper or lower case."""
-
 RESERVED = (*UNLABELLED_FOLDERS, "unknown")
 """Words with a special meaning, in upper or lower case."""
-
 MIN_SIMILARITY = 0.85
 """Smallest `SequenceMatcher.ratio` of two spellings of a name."""
-
 MAX_EDITS = 2
 """Maximum number of wrong, missing or additional letters between two spellings."""
-
 _BINS = 64
 """Letters are counted by their code modulo this; that letters share a bin costs time, never a match."""
 
@@ -74,34 +69,26 @@ def near_misses(names: Sequence[str], known: Sequence[str]) -> list[str]:
         alike = [
             (similarity, other)
             for other in np.flatnonzero(apart <= most).tolist()
-            if _digits(every[other]) == _digits(every[position])
+            if re.findall(r"\d+", every[other]) == re.findall(r"\d+", every[position])
             and (similarity := _similarity(folded[position], folded[other])) >= MIN_SIMILARITY
         ]
         if alike:
             # A known name counts before one that is new itself, then the likest, then the first.
             _, other = max(alike, key=lambda found: (found[1] < len(old), found[0], -found[1]))
-            sentences.append(_sentence(every[position], every[other], other < len(old)))
+            name, like = every[position], every[other]
+            advice = f'is new, and looks like "{like}": rename the folder if it is the same kind.'
+            if other >= len(old):
+                advice = (
+                    f'and "{like}" are both new, and look alike: rename one folder if they are the same kind.'
+                )
+            sentences.append(f'"{name}" {advice}')
     return sentences
-
-
-def _sentence(name: str, other: str, is_known: bool) -> str:
-    """Return the warning for the new `name` that looks like `other`."""
-    if is_known:
-        return f'"{name}" is new, and looks like "{other}": rename the folder if it is the same kind.'
-    return (
-        f'"{name}" and "{other}" are both new, and look alike: rename one folder if they are the same kind.'
-    )
 
 
 def _folded(name: str) -> str:
     """Remove case, blanks and punctuation; symbols stay, so that `C` is not `C++`."""
     letters = unicodedata.normalize("NFKC", name).casefold()
     return "".join(letter for letter in letters if unicodedata.category(letter)[0] not in "PZC")
-
-
-def _digits(name: str) -> list[str]:
-    """Return the numbers in `name`, as written."""
-    return re.findall(r"\d+", name)
 
 
 def _letter_counts(folded: Sequence[str]) -> np.ndarray:

@@ -22,13 +22,11 @@ class Model:
 
     backbone: Backbone
     metric: ClassMetric
-    """Maps features to points."""
     classifier: OpenSet
-    """Classifies points."""
+    """Classifies the points that `metric` maps features to."""
     ids: tuple[int, ...]
     """Permanent id of each category, in the order of the centroids."""
     names: tuple[str | None, ...]
-    """Name of each category, None where it has none."""
 
     @classmethod
     def of(cls, knowledge: Knowledge, backbone: Backbone) -> Self:
@@ -50,11 +48,6 @@ class Model:
     def title(self, position: int) -> str:
         """Return the name of the category at `position`, or its id in words: "category 7"."""
         return category_title(self.ids[position], self.names[position])
-
-    def check_categories(self) -> None:
-        """Refuse a model without categories."""
-        if not self.ids:
-            raise CampError("There is no category to recognise yet; learn from some pictures first.")
 
 
 def open_model(workspace: Workspace) -> Model:

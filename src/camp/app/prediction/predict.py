@@ -25,7 +25,7 @@ from camp.data.augmentations import normalise_, to_unit
 from camp.data.bank.pipeline import TRUNK_BATCH, decode_resized, prefetch_map, read_image, run_trunk
 from camp.data.datasets.base import Reader
 from camp.data.images import UnreadableImageError, decode_image
-from camp.data.views import Batch, Trunk
+from camp.data.views import Trunk
 
 UNKNOWN = "unknown"
 """Name in the prediction of an image that belongs to none of the categories."""
@@ -81,7 +81,6 @@ def predict(model: Model, reader: Reader, keys: Iterable[str], bar: Bar | None =
     On a CPU every core processes whole blocks from the file to the result. On another device the cores decode ahead of
     the trunk, which has the device to itself.
     """
-    model.check_categories()
     for row in _each(model, reader, keys, _predictions):
         if bar is not None:
             bar.advance()
@@ -104,29 +103,28 @@ def _each(
     on_cpu = backbone.device.type == "cpu"
     trunk = backbone.single_threaded_trunk() if on_cpu else backbone.trunk
 
-    def opened(block: list[str]) -> list[LoadedImage | Unreadable]:
-        files: list[LoadedImage | Unreadable] = []
-        for key in block:
-            try:
-                pixels = _checked(
-                    model, decode_resized(reader.decode, read_image(reader, key), backbone.resolution)
-                )
-                files.append((key, pixels))
-            except UnreadableImageError as fault:
-                files.append(Unreadable(key, str(fault)))
-        return files
+    def opened(key: str) -> LoadedImage | Unreadable:
+        try:
+            data = read_image(reader, key)
+            return key, _checked(model, decode_resized(reader.decode, data, backbone.resolution))
+        except UnreadableImageError as fault:
+            return Unreadable(key, str(fault))
+
+    def all_opened(block: list[str]) -> list[LoadedImage | Unreadable]:
+        return [opened(key) for key in block]
 
     def processed(files: list[LoadedImage | Unreadable]) -> list[Result | Unreadable]:
         readable = [file for file in files if not isinstance(file, Unreadable)]
         rest = iter(results(model, trunk, readable) if readable else ())
         return [file if isinstance(file, Unreadable) else next(rest) for file in files]
 
-    blocks = _blocks(keys, _BLOCK if on_cpu else TRUNK_BATCH)
+    rest = iter(keys)
+    blocks = iter(lambda: list(islice(rest, _BLOCK if on_cpu else TRUNK_BATCH)), [])
     rows: Iterator[list[Result | Unreadable]]
     if on_cpu:
-        rows = prefetch_map(lambda block: processed(opened(block)), blocks, _BLOCKS_AHEAD)
+        rows = prefetch_map(lambda block: processed(all_opened(block)), blocks, _BLOCKS_AHEAD)
     else:
-        rows = map(processed, prefetch_map(opened, blocks, _BLOCKS_AHEAD))
+        rows = map(processed, prefetch_map(all_opened, blocks, _BLOCKS_AHEAD))
     return chain.from_iterable(rows)
 
 
@@ -135,7 +133,6 @@ def predict_image(model: Model, data: bytes, file: str = "") -> Prediction:
 
     For a model over vectors `data` are their D numbers as little-endian float32.
     """
-    model.check_categories()
     resolution = model.backbone.resolution
     image = _checked(model, decode_resized(decode_image if resolution else _vector, data, resolution))
     return _predictions(model, model.backbone.trunk, [(file, image)])[0]
@@ -198,12 +195,6 @@ def _json_line(values: dict[str, object]) -> bytes:
     return (json.dumps(values, ensure_ascii=False) + "\n").encode("utf-8", "backslashreplace")
 
 
-def _blocks(keys: Iterable[str], size: int) -> Iterator[list[str]]:
-    rest = iter(keys)
-    while block := list(islice(rest, size)):
-        yield block
-
-
 def _vector(data: bytes, min_size: int | None = None) -> np.ndarray:
     if len(data) % 4:
         raise UnreadableImageError(f"{len(data)} bytes are not float32 numbers")
@@ -227,10 +218,9 @@ def _predictions(model: Model, trunk: Trunk | None, images: Sequence[LoadedImage
     found = []
     for i, (file, _) in enumerate(images):
         best, second = int(answers.nearest[i]), int(answers.runner_up[i])
-        confidence = float(answers.confidence[i])
-        first = model.ids[best], model.title(best), confidence
+        first = model.ids[best], model.title(best), float(answers.confidence[i])
         if answers.unknown[i]:
-            found.append(Prediction(file, None, UNKNOWN, confidence, *first))
+            found.append(Prediction(file, None, UNKNOWN, first[-1], *first))
         elif second < 0:
             found.append(Prediction(file, *first, None, None, None))
         else:
@@ -239,17 +229,12 @@ def _predictions(model: Model, trunk: Trunk | None, images: Sequence[LoadedImage
     return found
 
 
+@torch.no_grad()
 def _points(model: Model, trunk: Trunk | None, images: Sequence[LoadedImage]) -> Tensor:
     """Compute the points (n, d) of n images."""
-    return model.points(_fields(model, trunk, np.stack([pixels for _, pixels in images])))
-
-
-@torch.no_grad()
-def _fields(model: Model, trunk: Trunk | None, pixels: np.ndarray) -> Batch:
-    """Compute the input of the tip for images (n, R, R, 3) or vectors (n, D)."""
     backbone = model.backbone
-    device = backbone.device
-    x = torch.from_numpy(pixels)
+    x = torch.from_numpy(np.stack([pixels for _, pixels in images]))
     if not backbone.resolution:
-        return {"vector": x.to(device)}
-    return run_trunk(trunk, normalise_(to_unit(x), backbone.mean, backbone.std).to(device), TRUNK_BATCH)
+        return model.points({"vector": x.to(backbone.device)})
+    x = normalise_(to_unit(x), backbone.mean, backbone.std).to(backbone.device)
+    return model.points(run_trunk(trunk, x, TRUNK_BATCH))

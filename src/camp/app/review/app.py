@@ -5,8 +5,7 @@ Access control is the task of the caller, which puts `camp.app.web.guard.Guard` 
 
 import contextlib
 import threading
-from collections.abc import AsyncIterator, Callable
-from contextlib import AbstractAsyncContextManager
+from collections.abc import AsyncIterator
 from importlib import resources
 from pathlib import Path
 from typing import Annotated
@@ -17,8 +16,8 @@ from fastapi.exceptions import RequestValidationError
 from fastapi.responses import FileResponse, HTMLResponse, JSONResponse
 from jinja2 import Environment, PackageLoader, StrictUndefined
 
-from camp.app.review import decisions, queries
-from camp.app.review.decisions import Outcome
+from camp.app.review import queries
+from camp.app.review.decisions import add_decisions
 from camp.app.review.state import ReviewState
 from camp.app.workspace.events import Number
 from camp.app.workspace.overview import halves
@@ -32,33 +31,22 @@ CACHE_FOREVER = {"Cache-Control": "private, max-age=31536000, immutable"}
 def review_app(workspace: Workspace) -> FastAPI:
     """Make the page of `workspace`."""
     state = ReviewState(workspace)
-    app = FastAPI(
-        title=f"Review {Path(workspace.name).name}",
-        lifespan=_preload(state),
-        docs_url=None,  # it would load its scripts from another host
-        redoc_url=None,
-        openapi_url=None,
-    )
-    _add_error_handlers(app)
-    _add_page(app, workspace)
-    _add_queries(app, state)
-    _add_decisions(app, state)
-    return app
 
-
-def _preload(state: ReviewState) -> Callable[[FastAPI], AbstractAsyncContextManager[None]]:
-    """Take the first snapshot while the browser still opens."""
-
-    def look() -> None:
+    def preload() -> None:
         with contextlib.suppress(CampError):  # which the page will show
             state.now()
 
     @contextlib.asynccontextmanager
     async def lifespan(app: FastAPI) -> AsyncIterator[None]:
-        threading.Thread(target=look, daemon=True).start()
+        threading.Thread(target=preload, daemon=True).start()  # while the browser still opens
         yield
 
-    return lifespan
+    app = FastAPI(lifespan=lifespan, openapi_url=None)  # its pages would load scripts from another host
+    _add_error_handlers(app)
+    _add_page(app, workspace)
+    _add_queries(app, state)
+    add_decisions(app, state)
+    return app
 
 
 def _add_error_handlers(app: FastAPI) -> None:
@@ -151,24 +139,6 @@ def _add_queries(app: FastAPI, state: ReviewState) -> None:
         if path is None or not path.is_file():
             raise HTTPException(404)
         return FileResponse(path, media_type="image/jpeg", headers=CACHE_FOREVER)
-
-
-def _add_decisions(app: FastAPI, state: ReviewState) -> None:
-    @app.post("/api/decide")
-    def decide(request: decisions.DecisionRequest) -> Outcome:
-        return decisions.decide(state, request, request.decision)
-
-    @app.post("/api/make")
-    def make(request: decisions.MakeRequest) -> Outcome:
-        return decisions.make(state, request)
-
-    @app.post("/api/split")
-    def split(request: decisions.SplitRequest) -> Outcome:
-        return decisions.split(state, request)
-
-    @app.post("/api/undo")
-    def undo(request: decisions.Request) -> Outcome:
-        return decisions.undo(state, request)
 
 
 def _array(values: np.ndarray, dtype: str, events: int) -> Response:

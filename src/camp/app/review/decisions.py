@@ -4,6 +4,7 @@ Every request says how many events the page had seen. A decision about something
 rows and halves may mean other images by then.
 """
 
+from fastapi import FastAPI
 from pydantic import BaseModel
 
 from camp.app.review.state import ReviewState
@@ -48,43 +49,45 @@ class Outcome(BaseModel):
     """Id of the category that was made."""
 
 
-def decide(state: ReviewState, request: Request, *decisions: Decision) -> Outcome:
-    """Append decisions to the log; the first one is described."""
-    with state.busy:
-        state.unchanged(request.events)
-        dated = [state.workspace.decide(one, request.events + i) for i, one in enumerate(decisions)]
+def add_decisions(app: FastAPI, state: ReviewState) -> None:
+    """Add the requests that change the workspace of `state` to `app`."""
+
+    def log(seen: int, *decisions: Decision, made: int | None = None) -> Outcome:
+        """Append decisions to the log; the first one is described."""
+        dated = [state.workspace.decide(decision, seen + i) for i, decision in enumerate(decisions)]
         now = state.now()
         said = dated[0].describe(now.knowledge)
-        return Outcome(events=now.count, said=f"{said[:1].upper()}{said[1:]}.")
+        return Outcome(events=now.count, said=f"{said[:1].upper()}{said[1:]}.", category=made)
 
+    @app.post("/api/decide")
+    def decide(request: DecisionRequest) -> Outcome:
+        with state.busy:
+            return log(request.events, request.decision)
 
-def make(state: ReviewState, request: MakeRequest) -> Outcome:
-    """Make a new category of images."""
-    with state.busy:
-        knowledge = state.unchanged(request.events).knowledge
-        id = knowledge.next_id()
-        decisions: list[Decision] = [Moved(rows=request.rows, into=id, made=True)]
-        if request.name is not None:
+    @app.post("/api/make")
+    def make(request: MakeRequest) -> Outcome:
+        with state.busy:
+            knowledge = state.unchanged(request.events).knowledge
+            id = knowledge.next_id()
+            moved = Moved(rows=request.rows, into=id, made=True)
+            if request.name is None:
+                return log(request.events, moved, made=id)
             if request.name in knowledge.named():  # checked first: half of a decision must not be logged
                 raise CampError(
                     f'There is a category called "{request.name}" already; move the pictures there.'
                 )
-            decisions.append(Named(category=id, name=request.name))
-        return decide(state, request, *decisions).model_copy(update={"category": id})
+            return log(request.events, moved, Named(category=id, name=request.name), made=id)
 
+    @app.post("/api/split")
+    def split(request: SplitRequest) -> Outcome:
+        """Split a category in two; the split is deterministic, so that the halves are those that were shown."""
+        with state.busy:
+            rows = halves(state.unchanged(request.events).knowledge, request.category).tolist()
+            return make(MakeRequest(events=request.events, rows=rows))
 
-def split(state: ReviewState, request: SplitRequest) -> Outcome:
-    """Split a category in two; the split is deterministic, so that the halves are those that were shown."""
-    with state.busy:
-        knowledge = state.unchanged(request.events).knowledge
-        rows = halves(knowledge, request.category).tolist()
-        return make(state, MakeRequest(events=request.events, rows=rows))
-
-
-def undo(state: ReviewState, request: Request) -> Outcome:
-    """Undo the last decision."""
-    with state.busy:
-        state.unchanged(request.events)
-        undone = state.workspace.undo(request.events)
-        now = state.now()
-        return Outcome(events=now.count, said=f"Undone: {undone.describe(now.knowledge)}.")
+    @app.post("/api/undo")
+    def undo(request: Request) -> Outcome:
+        with state.busy:
+            undone = state.workspace.undo(request.events)
+            now = state.now()
+            return Outcome(events=now.count, said=f"Undone: {undone.describe(now.knowledge)}.")

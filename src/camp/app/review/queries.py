@@ -18,11 +18,7 @@ PAGE = 60
 """Images in one answer."""
 TYPICAL, DOUBTFUL, NEAR, PAIRS, HALF, HISTORY = 5, 3, 6, 12, 12, 200
 """Images of a card, neighbours offered for merging, similar pairs, images of a half, decisions in the history."""
-SOURCES: dict[int, Literal["found", "label", "person"]] = {
-    CLUSTERED: "found",
-    LABELLED: "label",
-    REVIEWED: "person",
-}
+SOURCES = {CLUSTERED: "found", LABELLED: "label", REVIEWED: "person"}
 
 
 @dataclass(frozen=True)
@@ -82,10 +78,16 @@ class PastDecision:
 
 
 @dataclass(frozen=True)
-class OverviewAnswer:
-    """The first page: cards, similar pairs, decisions, and the line on top."""
+class EventsAnswer:
+    """The number of events."""
 
     events: int
+
+
+@dataclass(frozen=True)
+class OverviewAnswer(EventsAnswer):
+    """The first page: cards, similar pairs, decisions, and the line on top."""
+
     version: str
     step: int
     pictures: int
@@ -97,13 +99,6 @@ class OverviewAnswer:
     last: BatchReport | None
     decisions: int
     history: list[PastDecision]
-
-
-@dataclass(frozen=True)
-class EventsAnswer:
-    """The number of events."""
-
-    events: int
 
 
 @dataclass(frozen=True)
@@ -172,10 +167,10 @@ def overview_answer(now: Snapshot) -> OverviewAnswer:
 def _card(now: Snapshot, category: Category, doubtful: np.ndarray, neighbours: dict[int, list[int]]) -> Card:
     rows = now.knowledge.rows_of(category.id)
     sources = np.bincount(now.knowledge.images.source[rows], minlength=len(SOURCES)).tolist()
+    typical = most_typical(now.knowledge, now.seen, category.id)
     uncertain = most_doubtful(now.knowledge, now.seen, category.id)
     uncertain = uncertain[doubtful[uncertain]]
     need = now.needs[category.id]
-    typical = most_typical(now.knowledge, now.seen, category.id)
     return Card(
         id=category.id,
         name=category.name,
@@ -199,13 +194,12 @@ def _card(now: Snapshot, category: Category, doubtful: np.ndarray, neighbours: d
 def category_page(now: Snapshot, id: int, order: Order, start: int) -> CategoryPage:
     """Answer the query for some images of a category."""
     now.knowledge.category(id)
-    if order == "typical":
-        rows = most_typical(now.knowledge, now.seen, id)
-    elif order == "doubtful":
-        rows = most_doubtful(now.knowledge, now.seen, id)
-    else:
+    if order == "newest":
         rows = now.knowledge.rows_of(id)
         rows = rows[np.argsort(-now.knowledge.images.steps[rows], kind="stable")]
+    else:
+        sort = most_typical if order == "typical" else most_doubtful
+        rows = sort(now.knowledge, now.seen, id)
     return CategoryPage(now.count, image_answers(now, rows[start : start + PAGE]), len(rows))
 
 

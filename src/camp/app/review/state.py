@@ -12,7 +12,6 @@ from camp.app.workspace.knowledge import Knowledge
 from camp.app.workspace.overview import Need, Overview, needs, overview
 from camp.app.workspace.report import BatchReport
 from camp.app.workspace.workspace import Workspace
-from camp.core.errors import CampError
 
 
 @dataclass(frozen=True)
@@ -55,10 +54,8 @@ class ReviewState:
 
     def unchanged(self, count: int) -> Snapshot:
         """Return the present snapshot; raise a `CampError` if there are more or less than `count` events."""
-        snapshot = self.now()
-        if snapshot.count != count:
-            raise CampError("Something else changed the workspace meanwhile; look at it again, then decide.")
-        return snapshot
+        self.workspace.check_seen(count)
+        return self.now()
 
     def _take(self, before: Snapshot | None) -> Snapshot:
         events = self.workspace.events()

@@ -28,7 +28,6 @@ class CategoryAnswer:
     """A category that can be predicted."""
 
     id: int
-    """Permanent id."""
     name: str
     """Name in predictions."""
     named: bool
@@ -105,7 +104,15 @@ def prediction_app(model_of: Callable[[], Model], about: str, hosts: frozenset[s
     @app.get("/", include_in_schema=False)
     @app.get("/docs", include_in_schema=False)
     def documentation(request: Request) -> HTMLResponse:
-        return HTMLResponse(_page(app, str(request.base_url)))
+        environment = Environment(
+            loader=FileSystemLoader(Path(__file__).parent),
+            autoescape=True,
+            undefined=StrictUndefined,
+            trim_blocks=True,
+            lstrip_blocks=True,
+        )
+        template, address = environment.get_template("serving.html"), str(request.base_url).rstrip("/")
+        return HTMLResponse(template.render(schema=app.openapi(), address=address))
 
     return app
 
@@ -123,18 +130,6 @@ async def _body(request: Request) -> bytes:
         if len(data) > MAX_BYTES:
             raise HTTPException(413, f"The picture is larger than {MAX_BYTES >> 20} MB; send a smaller one.")
     return bytes(data)
-
-
-def _page(app: FastAPI, address: str) -> str:
-    """Render the documentation from the OpenAPI schema."""
-    environment = Environment(
-        loader=FileSystemLoader(Path(__file__).parent),
-        autoescape=True,
-        undefined=StrictUndefined,
-        trim_blocks=True,
-        lstrip_blocks=True,
-    )
-    return environment.get_template("serving.html").render(schema=app.openapi(), address=address.rstrip("/"))
 
 
 def latest_model(workspace: Workspace) -> Callable[[], Model]:

@@ -33,13 +33,10 @@ class Guard:
     workspaces can be open in one browser.
     """
 
-    def __init__(
-        self, app: ASGIApp, hosts: frozenset[str], token: str | None = None, cookie: str = "camp-token"
-    ) -> None:
+    def __init__(self, app: ASGIApp, hosts: frozenset[str], token: str | None = None) -> None:
         self.app = app
         self.hosts = hosts
         self.token = token
-        self.cookie = cookie
         self.origins = frozenset(f"http://{host}" for host in hosts)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -68,7 +65,7 @@ class Guard:
             return _refused(reason)
         if self.token is None:
             return None
-        cookie = f"{self.cookie}-{request.headers['host'].rpartition(':')[2]}"
+        cookie = f"camp-token-{request.headers['host'].rpartition(':')[2]}"
         given = request.query_params.get("token")
         if given is not None and request.method in READING and self._is_token(given):
             # The token must not stay in the address, which people copy, bookmark and show to others.

@@ -31,20 +31,15 @@ def serve(
         bound = listener.getsockname()[1]
         address = f"http://{ADDRESS}:{bound}{path}"
         app = app_of(frozenset({f"{ADDRESS}:{bound}", f"localhost:{bound}"}))
-        server = uvicorn.Server(
-            uvicorn.Config(
-                app,
-                log_level="warning",
-                server_header=False,
-                timeout_graceful_shutdown=SECONDS_TO_FINISH,
-            )
+        config = uvicorn.Config(
+            app, log_level="warning", server_header=False, timeout_graceful_shutdown=SECONDS_TO_FINISH
         )
         print(address, flush=True)
         if open_browser:
             # The socket listens already, so that a fast browser is not refused.
             threading.Thread(target=_show, args=(address,), daemon=True).start()
         with contextlib.suppress(KeyboardInterrupt):  # raised again by uvicorn after its shutdown
-            server.run(sockets=[listener])
+            uvicorn.Server(config).run(sockets=[listener])
 
 
 def _listening(port: int | None) -> socket.socket:

@@ -58,20 +58,14 @@ def find_links(
             continue
         id, count = votes.most_common(1)[0]
         agree, rival = count / sum(label == name for label in names), best.get(id)
-        if (
-            known.categories[id].name is None
-            and agree >= MIN_AGREEMENT
-            and (not rival or agree > rival.agree)
-        ):
+        unnamed, wins = known.categories[id].name is None, rival is None or agree > rival.agree
+        if unnamed and wins and agree >= MIN_AGREEMENT:
             best[id] = Link(id, name, agree)
     return [best[id] for id in sorted(best)]
 
 
 def number_labels(
-    known: Knowledge,
-    old: Sequence[int],
-    names: Sequence[str | None],
-    linked: Sequence[Link],
+    known: Knowledge, old: Sequence[int], names: Sequence[str | None], linked: Sequence[Link]
 ) -> Numbering:
     """Give positions to the labels `names` of a batch; `old` are the ids of the categories that have images."""
     by_name = {**known.named(), **{link.name: link.id for link in linked}}
@@ -83,10 +77,10 @@ def number_labels(
         if name is None:
             labels.append(UNLABELLED)
             continue
-        id = by_name.get(name)
-        if id is None:
-            id, by_name[name], given[new_id] = new_id, new_id, name
+        if name not in by_name:
+            by_name[name], given[new_id] = new_id, name
             new_id += 1
+        id = by_name[name]
         if id not in position:
             position[id] = len(ids)
             ids.append(id)

@@ -25,7 +25,7 @@ from pydantic import (
 )
 
 from camp.app.inputs.names import check_name
-from camp.app.workspace.knowledge import DISCARDED, REVIEWED, Category, Knowledge
+from camp.app.workspace.knowledge import DISCARDED, REVIEWED, Category, Knowledge, count
 from camp.core.errors import CampError
 from camp.core.files import atomic_write
 
@@ -52,10 +52,9 @@ class Event(BaseModel):
 
     def line(self) -> str:
         """Return the line of the log; fields that were not given are left out."""
+        head = {"event": self.number, "time": self.time, "kind": self.kind}
         values = self.model_dump(mode="json", by_alias=True, exclude_unset=True)
-        return json.dumps(
-            {"event": self.number, "time": self.time, "kind": self.kind} | values, ensure_ascii=False
-        )
+        return json.dumps(head | values, ensure_ascii=False)
 
 
 class Learned(Event):
@@ -135,7 +134,7 @@ class Merged(Decision):
 
 
 class Distinguished(Decision):
-    """`category` and `other` look alike and are different kinds."""
+    """`category` and `other` look alike and are different categories."""
 
     kind: Literal["apart"] = "apart"
     category: Number
@@ -175,7 +174,7 @@ class Moved(Decision):
     def describe(self, knowledge: Knowledge) -> str:
         """Say where they went."""
         verb = "became" if self.made else "moved to"
-        return f"{_pictures(self.rows)} {verb} {knowledge.title(self.into)}"
+        return f"{count(len(self.rows), 'picture')} {verb} {knowledge.title(self.into)}"
 
 
 class Discarded(Decision):
@@ -203,24 +202,18 @@ class Discarded(Decision):
     def describe(self, knowledge: Knowledge) -> str:
         """Say what was discarded."""
         if self.rows is not None:
-            return f"{_pictures(self.rows)} discarded"
+            return f"{count(len(self.rows), 'picture')} discarded"
         return f"{knowledge.title(self.category or 0)} discarded"
 
 
 AnyDecision = Annotated[Named | Merged | Distinguished | Moved | Discarded, Field(discriminator="kind")]
-AnyEvent = Annotated[
-    Learned | Named | Merged | Distinguished | Moved | Discarded | Undone, Field(discriminator="kind")
-]
+AnyEvent = Annotated[Learned | AnyDecision | Undone, Field(discriminator="kind")]
 _PARSER: TypeAdapter[Event] = TypeAdapter(AnyEvent)
 
 
 def _check_chosen(rows: Sequence[int]) -> None:
     if not rows:
         raise CampError("No picture was chosen; choose at least one.")
-
-
-def _pictures(rows: Sequence[int]) -> str:
-    return f"{len(rows)} picture{'s' * (len(rows) != 1)}"
 
 
 def standing(events: Sequence[Event]) -> list[Decision]:
@@ -246,10 +239,9 @@ def read_log(path: Path) -> list[Event]:
         except ValidationError as error:
             fault = error.errors()[0]
             if fault["type"] == "union_tag_invalid":
-                kind = fault["ctx"]["tag"]
-                raise CampError(
-                    f'An event of the kind "{kind}" is not known; the workspace is of a newer version.'
-                ) from None
+                tag = fault["ctx"]["tag"]
+                sentence = f'An event of the kind "{tag}" is not known; the workspace is of a newer version.'
+                raise CampError(sentence) from None
             raise CampError(f"Line {number} of {path} is damaged; restore the file from a copy.") from None
     return events
 

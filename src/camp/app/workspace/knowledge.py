@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 import numpy as np
+import torch
 
 from camp.core.errors import CampError
 from camp.discovery.calibration import Calibration
@@ -19,7 +20,6 @@ from camp.discovery.class_metric import ClassMetric
 
 DISCARDED = -1
 """Category of an image that was discarded."""
-
 CLUSTERED, LABELLED, REVIEWED = 0, 1, 2
 """Source of an image's category: the clustering, a label that came with the image, a person on the review page."""
 
@@ -33,13 +33,23 @@ def category_title(id: int, name: str | None) -> str:
     return name if name is not None else f"category {id}"
 
 
+def count(number: int, noun: str) -> str:
+    """Return a number with its noun.
+
+    >>> count(1, "picture"), count(2, "category")
+    ('1 picture', '2 categories')
+    """
+    plural = f"{noun[:-1]}ies" if noun.endswith("y") else f"{noun}s"
+    return f"{number} {noun if number == 1 else plural}"
+
+
 @dataclass(frozen=True)
 class Category:
-    """One kind of image."""
+    """A category of images."""
 
     id: int
     name: str | None
-    """None until somebody names it."""
+    """None until a person or a label names it."""
     step: int
     """The learning step, counted from 1, in which it appeared."""
     origin: Literal["labelled", "discovered", "made"]
@@ -122,6 +132,12 @@ class Knowledge:
     highest_made_id: int = 0
     """The greatest id that a person's decision ever gave, even if the decision was undone."""
 
+    @classmethod
+    def empty(cls, dim: int) -> Knowledge:
+        """No category, for features of length `dim`."""
+        metric = ClassMetric(torch.zeros(dim), torch.zeros(dim, 1), torch.zeros(1), unit=True)
+        return cls(0, {}, Images.empty(dim), metric, Calibration())
+
     def live(self) -> list[Category]:
         """Return the live categories, sorted by id."""
         return [category for _, category in sorted(self.categories.items()) if category.live]
@@ -179,10 +195,7 @@ class Knowledge:
     def assign(self, rows: Sequence[int] | np.ndarray, id: int, source: int | None = None) -> Knowledge:
         """Return knowledge in which the images `rows` belong to category `id`, or to DISCARDED.
 
-        Args:
-            rows: Rows of images; duplicates count once.
-            id: The category.
-            source: New source of the category, or None to keep the sources.
+        `source` is the new source of their category, or None to keep the sources.
         """
         chosen = np.unique(np.asarray(rows, dtype=np.int64))
         if len(chosen) and (chosen[0] < 0 or chosen[-1] >= len(self.images)):

@@ -3,18 +3,18 @@
 import dataclasses
 import datetime
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
 import torch
-from torch import Tensor
 
 from camp.app.inputs.base import ReadableImages
 from camp.app.workspace.category_ids import Link, Numbering, find_links, number_labels, split_repeated
 from camp.app.workspace.knowledge import CLUSTERED, DISCARDED, LABELLED, Category, Images, Knowledge
 from camp.app.workspace.overview import Overview, fit_classifier, metric_labels, overview
 from camp.app.workspace.report import BatchReport, CategoryReport, CategoryShift, Seconds
+from camp.app.workspace.step_files import Step
 from camp.app.workspace.tsne_layout import tsne_layout
 from camp.core.errors import CampError
 from camp.core.progress import Progress
@@ -22,7 +22,7 @@ from camp.core.provenance import current_provenance
 from camp.core.types import UNLABELLED
 from camp.data.tasks import Task
 from camp.data.views import Views
-from camp.discovery.calibration import Calibration, Members, calibrate
+from camp.discovery.calibration import Members, calibrate
 from camp.discovery.class_metric import ClassMetric
 from camp.discovery.open_world_discoverer import OpenWorldDiscoverer
 from camp.methods.gccd.camp import CampSettings
@@ -40,10 +40,9 @@ class ImageBatch:
     images: ReadableImages
     views: Views
     name: str
-    """What the batch is called."""
     numeric_labels: bool
-    unreadable: int
-    """Number of files that could not be read."""
+    unreadable: Mapping[str, str]
+    """Why other files of the batch could not be read, by file."""
     started: float
     """`time.monotonic()` when the command started."""
 
@@ -72,17 +71,15 @@ class ImageBatch:
 class LearnedBatch:
     """The result of learning a batch."""
 
-    knowledge: Knowledge
-    tip: dict[str, Tensor]
+    step: Step
     keys: Sequence[str]
-    """Keys of the images of the batch, which are the last rows of `knowledge.images`."""
+    """Keys of the images of the batch, which are the last rows of `step.knowledge.images`."""
     overview: Overview
     """Of all images, after the batch."""
-    report: BatchReport
 
 
 def learn(
-    known: Knowledge | None,
+    known: Knowledge,
     backbone: Backbone,
     batch: ImageBatch,
     *,
@@ -94,13 +91,12 @@ def learn(
     """Train on a batch, discover its categories, and adapt the old ones.
 
     Args:
-        known: Knowledge of earlier batches, or None.
+        known: Knowledge of earlier batches.
         backbone: Its tip is that of `known`, and is trained in place.
         new: Number of new categories among the unlabelled images, or None to estimate it.
         epochs: Number of training epochs; 0 keeps the features as they are.
     """
     started = time.monotonic()
-    known = known or _empty(backbone.dim)
     kept, counting = split_repeated(known, batch.images.digests, batch.images.labels)
     repeated = len(batch) - len(counting) + len(known.images) - len(kept)
     known = dataclasses.replace(known, images=known.images.subset(kept))
@@ -108,14 +104,26 @@ def learn(
     old = [id for id, count in known.counts().items() if count]
     links = _links(known, old, backbone, batch, progress)
     numbering = number_labels(known, old, batch.images.labels, links)
-    found = _train_and_discover(known, old, backbone, batch, numbering, new, epochs, seed, progress)
-    after = _apply_metric(_add_batch(known, found, numbering, batch), found.metric)
+
+    memory, discoverer = _memory(known, old), OpenWorldDiscoverer()
+    settings = CampSettings(training=Training(epochs=epochs))
+    method = make_open_world(backbone, settings, memory, discoverer, seed, backbone.device)
+    n_unlabelled = int((numbering.labels == UNLABELLED).sum())
+    task = Task(known.step, batch.views, numbering.labels, new if n_unlabelled else 0, None)
+    method.start_task(task, progress)
+    _train(method, progress)
+    trained = time.monotonic()
+    method.finish_task(progress)
+    assert method.discovery is not None
+    assert discoverer.metric is not None
+
+    after = _apply_metric(_add_batch(known, method, memory, numbering, batch), discoverer.metric)
     positions = tsne_layout(
         after.images.features, after.images.category, known.images.positions, seed, progress
     )
     after = dataclasses.replace(after, images=dataclasses.replace(after.images, positions=positions))
     seen = overview(after)
-    now = time.monotonic()
+    estimate, now = method.discovery.estimate, time.monotonic()
     mine = after.images.steps == after.step
     clustered = after.images.source == CLUSTERED
     categories = _category_reports(after, old)
@@ -125,32 +133,25 @@ def learn(
         folder=batch.name,
         n_images=int(mine.sum()),
         n_labelled=int((mine & ~clustered).sum()),
-        unreadable=batch.unreadable,
+        unreadable=len(batch.unreadable),
         repeated=repeated,
         n_new=sum(row.kind == "discovered" for row in categories),
         new_given=new is not None,
         numeric_labels=batch.numeric_labels,
-        curve=found.curve,
+        curve=list(estimate.curve) if estimate is not None else None,
         categories=categories,
-        drift=[CategoryShift(id, shift) for id, shift in zip(old, found.shifts)],
+        drift=_shifts(old, method, memory),
         linked=links,
         doubtful=int((seen.doubtful() & clustered & mine).sum()),
         confidence=float(seen.confidence[mine].mean()),
         epochs=epochs,
         views=batch.views.augmentations if epochs else 0,
-        seconds=Seconds(
-            started - batch.started, found.trained - started, now - found.trained, now - batch.started
-        ),
+        seconds=Seconds(started - batch.started, trained - started, now - trained, now - batch.started),
         remarks=list(batch.images.remarks),
         provenance=current_provenance(str(backbone.device)),
     )
-    return LearnedBatch(after, found.tip, batch.images.keys, seen, report)
-
-
-def _empty(dim: int) -> Knowledge:
-    """Return the knowledge before the first batch."""
-    metric = ClassMetric(torch.zeros(dim), torch.zeros(dim, 1), torch.zeros(1), unit=True)
-    return Knowledge(0, {}, Images.empty(dim), metric, Calibration())
+    tip = {name: tensor.detach().cpu().clone() for name, tensor in method.tip.state_dict().items()}
+    return LearnedBatch(Step(after, tip, report, batch.unreadable), batch.images.keys, seen)
 
 
 def _links(
@@ -163,77 +164,18 @@ def _links(
     if not rows or not old:
         return []
     views = batch.views.subset(torch.tensor(rows))
-    features = clean_features(backbone.tip, views, progress, "Looking for old kinds")
+    features = clean_features(backbone.tip, views, progress, "Recognising the labelled pictures")
     answers = fit_classifier(known)[1].answer(known.metric.transform(features))
     nearest = answers.nearest.masked_fill(answers.unknown, DISCARDED)
     return find_links(known, old, [labels[row] for row in rows], nearest.tolist())
 
 
-@dataclass(frozen=True)
-class _Discovered:
-    """What the method found in a batch; categories are positions: first those of the numbering, then novel ones."""
-
-    assignments: np.ndarray
-    """(n,) category of each image of the batch."""
-    n_categories: int
-    features: np.ndarray
-    """(n, D) of the batch, after training."""
-    old_features: np.ndarray
-    """(m, D) of the earlier images that were not discarded, in the new feature space."""
-    shifts: list[float]
-    """How far the centroid of each old category moved; empty in the first batch."""
-    curve: list[tuple[int, float]] | None
-    metric: ClassMetric
-    """The class metric that the batch was discovered under."""
-    tip: dict[str, Tensor]
-    trained: float
-    """`time.monotonic()` when training ended."""
-
-
-def _train_and_discover(
-    known: Knowledge,
-    old: list[int],
-    backbone: Backbone,
-    batch: ImageBatch,
-    numbering: Numbering,
-    new: int | None,
-    epochs: int,
-    seed: int,
-    progress: Progress,
-) -> _Discovered:
-    """Run CAMP's three phases on the batch: training, discovery, adaptation."""
+def _memory(known: Knowledge, old: Sequence[int]) -> FeatureMemory:
+    """Return the features of the images that were not discarded, with the positions of their categories."""
     rows = np.flatnonzero(known.images.category != DISCARDED)
-    memory = FeatureMemory(
+    return FeatureMemory(
         features=torch.from_numpy(np.asarray(known.images.features[rows], dtype=np.float32)),
         positions=torch.from_numpy(np.searchsorted(old, known.images.category[rows])),
-    )
-    settings, discoverer = CampSettings(training=Training(epochs=epochs)), OpenWorldDiscoverer()
-    method = make_open_world(backbone, settings, memory, discoverer, seed, backbone.device)
-    n_unlabelled = int((numbering.labels == UNLABELLED).sum())
-    task = Task(known.step, batch.views, numbering.labels, new if n_unlabelled else 0, None)
-    method.start_task(task, progress)
-    _train(method, progress)
-    trained = time.monotonic()
-    method.finish_task(progress)
-    shifts: list[float] = []
-    if method.drift is not None:
-        distances = (method.drift.adapted - method.drift.stored).norm(dim=1)
-        around = (memory.features - method.drift.adapted[memory.positions]).square().sum(dim=1)
-        spread = float(around.mean().sqrt()) or 1.0
-        shifts = [float(distance) / spread for distance in distances]
-    assert method.discovery is not None
-    assert discoverer.metric is not None
-    estimate = method.discovery.estimate
-    return _Discovered(
-        assignments=method.assigned().numpy(),
-        n_categories=len(method.categories),
-        features=method.task_features.numpy(),
-        old_features=memory.features.numpy(),
-        shifts=shifts,
-        curve=list(estimate.curve) if estimate is not None else None,
-        metric=discoverer.metric,
-        tip={name: tensor.detach().cpu().clone() for name, tensor in method.tip.state_dict().items()},
-        trained=trained,
     )
 
 
@@ -250,8 +192,24 @@ def _train(method: CentroidMethod, progress: Progress) -> None:
                 raise CampError(f"The loss became {terms['loss']} in epoch {epoch + 1}; try fewer epochs.")
 
 
-def _add_batch(known: Knowledge, found: _Discovered, numbering: Numbering, batch: ImageBatch) -> Knowledge:
-    """Add categories and images of the batch; positions become ids. Metric and map positions are set later."""
+def _shifts(old: Sequence[int], method: CentroidMethod, memory: FeatureMemory) -> list[CategoryShift]:
+    """Return how far the centroid of each old category moved; nothing in the first batch."""
+    if method.drift is None:
+        return []
+    distances = (method.drift.adapted - method.drift.stored).norm(dim=1)
+    around = (memory.features - method.drift.adapted[memory.positions]).square().sum(dim=1)
+    spread = float(around.mean().sqrt()) or 1.0
+    return [CategoryShift(id, float(distance) / spread) for id, distance in zip(old, distances)]
+
+
+def _add_batch(
+    known: Knowledge, method: CentroidMethod, memory: FeatureMemory, numbering: Numbering, batch: ImageBatch
+) -> Knowledge:
+    """Add categories and images of the batch; positions become ids. Metric and map positions are set later.
+
+    `memory` holds the features of the earlier images in the new feature space.
+    """
+    assignments = method.assigned().numpy()
     step, next_id = known.step + 1, max(known.next_id(), *(id + 1 for id in numbering.ids), 1)
     categories, ids = dict(known.categories), list(numbering.ids)
     for id in ids:
@@ -260,8 +218,8 @@ def _add_batch(known: Knowledge, found: _Discovered, numbering: Numbering, batch
             categories[id] = Category(id, name, step, "labelled")
         elif name is not None:
             categories[id] = dataclasses.replace(categories[id], name=name)
-    for position in range(len(ids), found.n_categories):
-        if (found.assignments == position).any():  # an empty cluster is not a category
+    for position in range(len(ids), len(method.categories)):
+        if (assignments == position).any():  # an empty cluster is not a category
             categories[next_id] = Category(next_id, None, step, "discovered")
             ids.append(next_id)
             next_id += 1
@@ -269,16 +227,16 @@ def _add_batch(known: Knowledge, found: _Discovered, numbering: Numbering, batch
             ids.append(DISCARDED)
     before = known.images
     old_features = np.asarray(before.features, dtype=np.float32).copy()
-    old_features[before.category != DISCARDED] = found.old_features
+    old_features[before.category != DISCARDED] = memory.features.numpy()
     n = len(batch)
     source = np.where(numbering.labels.numpy() == UNLABELLED, CLUSTERED, LABELLED).astype(np.uint8)
     images = Images(
         files=[*before.files, *batch.images.files],
         digests=np.concatenate([before.digests, batch.images.digests]),
         steps=np.concatenate([before.steps, np.full(n, step, np.int32)]),
-        category=np.concatenate([before.category, np.array(ids, np.int32)[found.assignments]]),
+        category=np.concatenate([before.category, np.array(ids, np.int32)[assignments]]),
         source=np.concatenate([before.source, source]),
-        features=np.concatenate([old_features, found.features]),
+        features=np.concatenate([old_features, method.task_features.numpy()]),
         points=np.empty((0, 1), np.float32),
         positions=np.concatenate([before.positions, np.zeros((n, 2), np.float32)]),
     )

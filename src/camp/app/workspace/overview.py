@@ -6,7 +6,7 @@ import numpy as np
 import torch
 from sklearn.cluster import KMeans
 
-from camp.app.workspace.knowledge import CLUSTERED, DISCARDED, LABELLED, Knowledge
+from camp.app.workspace.knowledge import CLUSTERED, DISCARDED, LABELLED, Knowledge, count
 from camp.core.errors import CampError
 from camp.core.seeds import seed_of
 from camp.discovery.calibration import fit_open_set
@@ -19,10 +19,9 @@ DOUBT = 0.9
 
 @dataclass(frozen=True)
 class Need:
-    """How much a category needs the review of a person, and why."""
+    """How much a category needs review, categories with greater scores first, and why."""
 
     score: float
-    """Categories with greater scores come first."""
     reason: str
 
 
@@ -70,24 +69,22 @@ def metric_labels(knowledge: Knowledge) -> torch.Tensor:
 
 def overview(knowledge: Knowledge) -> Overview:
     """Compute the overview of all images; a few matrix products."""
-    if not any(knowledge.counts().values()):
-        return _empty(knowledge)
-    ids, classifier = fit_classifier(knowledge)
-    category, centroids = knowledge.images.category, classifier.centroids
-    n = len(category)
+    category = knowledge.images.category
+    n, width = knowledge.images.points.shape
     confidence, distance = np.zeros(n, dtype=np.float32), np.full(n, np.inf, dtype=np.float32)
     runner_up = np.full(n, DISCARDED, dtype=np.int32)
+    if not any(knowledge.counts().values()):  # every image was discarded
+        nothing = OpenSet(torch.zeros(0, width), torch.zeros(0), 1.0)
+        return Overview((), nothing, confidence, runner_up, distance, ())
+    ids, classifier = fit_classifier(knowledge)
+    centroids = classifier.centroids
     ratios = knowledge.calibration.ratios(metric_labels(knowledge))
     for start in range(0, n, _CHUNK):
         part = slice(start, start + _CHUNK)
         points = torch.from_numpy(knowledge.images.points[part])
         # |z - p|^2 by a matrix product: the last digits do not matter here.
-        d = (
-            points.square().sum(dim=1, keepdim=True)
-            + centroids.square().sum(dim=1)
-            - 2 * points @ centroids.T
-        )
-        d.clamp_min_(0)
+        norms = points.square().sum(dim=1, keepdim=True)
+        d = (norms + centroids.square().sum(dim=1) - 2 * points @ centroids.T).clamp_min_(0)
         kept = torch.from_numpy(category[part] != DISCARDED)
         at = torch.from_numpy(np.searchsorted(ids, category[part]).clip(0, len(ids) - 1))[:, None]
         # The image itself was used to fit the metric and its centroid.
@@ -99,31 +96,14 @@ def overview(knowledge: Knowledge) -> Overview:
         if len(ids) > 1:
             others = d.scatter(1, at, torch.inf).argmin(dim=1)
             runner_up[part] = np.array(ids, dtype=np.int32)[others]
-    return Overview(
-        ids, classifier, confidence, runner_up, distance, _similar(ids, classifier, knowledge.distinct)
-    )
-
-
-def _empty(knowledge: Knowledge) -> Overview:
-    """Return the overview where every image was discarded."""
-    n, width = knowledge.images.points.shape
-    return Overview(
-        ids=(),
-        classifier=OpenSet(torch.zeros(0, width), torch.zeros(0), 1.0),
-        confidence=np.zeros(n, dtype=np.float32),
-        runner_up=np.full(n, DISCARDED, dtype=np.int32),
-        distance=np.full(n, np.inf, dtype=np.float32),
-        similar=(),
-    )
+    similar = _similar(ids, classifier, knowledge.distinct)
+    return Overview(ids, classifier, confidence, runner_up, distance, similar)
 
 
 def _similar(
     ids: tuple[int, ...], classifier: OpenSet, distinct: frozenset[tuple[int, int]]
 ) -> tuple[tuple[int, int, float], ...]:
-    """Find pairs whose centroids lie within the mean of their radii, and much nearer than most pairs do.
-
-    Pairs that a person said are different are left out.
-    """
+    """Find pairs, except `distinct` ones, that are within their mean radius and much nearer than most pairs."""
     if len(ids) < 2 or not bool(classifier.radii.isfinite().all()):
         return ()
     distances = torch.cdist(classifier.centroids, classifier.centroids)
@@ -185,18 +165,12 @@ def halves(knowledge: Knowledge, id: int) -> np.ndarray:
     rows = knowledge.rows_of(id)
     title = knowledge.category(id).title
     if len(rows) < 2:
-        raise CampError(
-            f"{title} has {len(rows)} picture{'s' * (len(rows) != 1)} and cannot be split in two."
-        )
+        raise CampError(f"{title} has {count(len(rows), 'picture')} and cannot be split in two.")
     points = knowledge.images.points[rows]
     side = KMeans(2, n_init=10, random_state=seed_of(0, "halves", id) % 2**32).fit(points).labels_
     if side.min() == side.max():
         raise CampError(f"The pictures of {title} are all alike; there is nothing to split.")
     trusted = knowledge.images.source[rows] != CLUSTERED
-
-    def claim(which: int) -> tuple[int, int]:
-        return int((trusted & (side == which)).sum()), int((side == which).sum())
-
-    leaves = min((0, 1), key=claim)
-    chosen: np.ndarray = rows[side == leaves]
-    return chosen
+    claims = [(int(trusted[side == which].sum()), int((side == which).sum())) for which in (0, 1)]
+    leaves: np.ndarray = rows[side == claims.index(min(claims))]
+    return leaves

@@ -6,7 +6,7 @@
 import os
 import shutil
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -14,9 +14,10 @@ import numpy as np
 
 from camp.app.inputs.base import BatchInput, InputError
 from camp.app.inputs.folders import FolderImages
+from camp.app.workspace.knowledge import Knowledge, count
 from camp.app.workspace.learning import ImageBatch, learn
-from camp.app.workspace.report import BatchReport, count
-from camp.app.workspace.storage import FolderStorage, Step, WorkspaceSettings
+from camp.app.workspace.report import BatchReport
+from camp.app.workspace.storage import FolderStorage, WorkspaceSettings
 from camp.app.workspace.thumbnails import new_thumbnails
 from camp.app.workspace.training_budget import TrainingBudget, expected_seconds, training_budget
 from camp.app.workspace.workspace import Workspace
@@ -88,16 +89,20 @@ def learn_batch(workspace: Workspace, request: LearnRequest, progress: Progress)
     started, images = time.monotonic(), request.images
     budget = plan(request, workspace.settings)
     with workspace.storage.lock(progress):
-        known = workspace.knowledge() if workspace.learned() else None
         with progress.track("Opening the backbone", 1):
             backbone = workspace.backbone()
-        _announce(images, budget, list(known.named()) if known else [], backbone, progress)
+        known = workspace.knowledge() if workspace.learned() else Knowledge.empty(backbone.dim)
+        _announce(images, budget, list(known.named()), backbone, progress)
         with workspace.storage.bank() as folder:
             filled, views_of_digests = fill_bank(backbone, images, budget, folder, progress)
-            learned_before = {bytes(digest) for digest in known.images.digests} if known else set()
-            readable = images.readable(filled.digests, filled.bad, learned_before, known.step if known else 0)
+            learned_before = {bytes(digest) for digest in known.images.digests}
+            readable = images.readable(filled.digests, filled.bad, learned_before, known.step)
             if filled.bad:
-                progress.note(_unreadable_note(filled.bad))
+                first, left = min(filled.bad.items()), "is" if len(filled.bad) == 1 else "are"
+                progress.note(
+                    f"{count(len(filled.bad), 'picture')} cannot be read and {left} left out "
+                    f"(first: {first[0]}: {first[1]})."
+                )
             for remark in readable.remarks:
                 progress.note(remark)
             batch = ImageBatch(
@@ -105,28 +110,22 @@ def learn_batch(workspace: Workspace, request: LearnRequest, progress: Progress)
                 views=views_of_digests([filled.digests[key] for key in readable.keys]),
                 name=images.name,
                 numeric_labels=images.numeric_labels,
-                unreadable=len(filled.bad),
+                unreadable=filled.bad,
                 started=started,
             )
+            seed = workspace.settings.seed
             learned = learn(
-                known,
-                backbone,
-                batch,
-                new=request.new,
-                epochs=budget.epochs,
-                seed=workspace.settings.seed,
-                progress=progress,
+                known, backbone, batch, new=request.new, epochs=budget.epochs, seed=seed, progress=progress
             )
         if backbone.resolution:  # the range of vectors is not known
-            table = learned.knowledge.images
+            table = learned.step.knowledge.images
             table.features = table.features.astype(np.float16)
         with (
             new_thumbnails(workspace.storage, learned, images.reader, progress),
             progress.track("Writing", 1),
         ):
-            step = Step(learned.knowledge, learned.tip, learned.report, filled.bad)
-            workspace.add_step(step, backbone.fingerprint)
-    return learned.report
+            workspace.add_step(learned.step, backbone.fingerprint)
+    return learned.step.report
 
 
 def plan(request: LearnRequest, settings: WorkspaceSettings) -> TrainingBudget:
@@ -156,9 +155,8 @@ def fill_bank(
     with_augmented = set(images.keys) if budget.views else set()
     filled = fill(bank, backbone, images.reader, images.keys, with_augmented, progress)
     bank = Bank(bank.folder, bank.spec)
-    device = backbone.device
     renderer = ViewRenderer(backbone, augmentation, backbone.mean, backbone.std)
-    return filled, lambda digests: open_bank_views(bank, digests, device, renderer)
+    return filled, lambda digests: open_bank_views(bank, digests, backbone.device, renderer)
 
 
 def _announce(
@@ -179,12 +177,6 @@ def _announce(
         f"{count(len(images.keys), 'picture')}, {len(labels)} of them labelled{where}; {training}. "
         f"This takes about {format_duration(max(seconds, 1))}."
     )
-
-
-def _unreadable_note(faults: Mapping[str, str]) -> str:
-    left = "is left out" if len(faults) == 1 else "are left out"
-    first = min(faults)
-    return f"{count(len(faults), 'picture')} cannot be read and {left} (first: {first}: {faults[first]})."
 
 
 def _check_separate(path: Path, folder: Path) -> None:

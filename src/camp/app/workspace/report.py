@@ -7,7 +7,7 @@ from typing import Literal
 from pydantic import BaseModel, ConfigDict, Field
 
 from camp.app.workspace.category_ids import Link
-from camp.app.workspace.knowledge import category_title
+from camp.app.workspace.knowledge import category_title, count
 from camp.core.progress import format_duration
 from camp.core.provenance import Provenance
 
@@ -61,10 +61,8 @@ class BatchReport(ReportModel):
     folder: str
     """Name of the batch."""
     n_images: int = Field(default=0, validation_alias="pictures", serialization_alias="pictures")
-    """Images that were learned."""
     n_labelled: int = Field(default=0, validation_alias="labelled", serialization_alias="labelled")
     unreadable: int = 0
-    """Files that could not be read."""
     repeated: int = 0
     """Images that had been learned in an earlier batch."""
     n_new: int = 0
@@ -125,13 +123,3 @@ def _listed(categories: Sequence[CategoryReport]) -> str:
     listed = [f"{category_title(one.id, one.name)} {one.n_images}" for one in categories[:MAX_LISTED]]
     more = f", and {len(categories) - MAX_LISTED} more" if len(categories) > MAX_LISTED else ""
     return ", ".join(listed) + more
-
-
-def count(number: int, noun: str) -> str:
-    """Return a number with its noun.
-
-    >>> count(1, "picture"), count(2, "category")
-    ('1 picture', '2 categories')
-    """
-    plural = f"{noun[:-1]}ies" if noun.endswith("y") else f"{noun}s"
-    return f"{number} {noun if number == 1 else plural}"

@@ -7,6 +7,7 @@ import io
 import os
 import shutil
 from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
 from pathlib import Path
 
 import numpy as np
@@ -24,12 +25,23 @@ from camp.core.files import read_json, write_json, write_text
 from camp.discovery.calibration import Calibration
 from camp.discovery.class_metric import ClassMetric
 
-_COLUMNS = {name: name for name in ("digests", "steps", "category", "points", "positions")} | {
-    "told": "source"
-}
+_COLUMNS = {name: name for name in ("digests", "steps", "category", "points", "positions")}
+_COLUMNS["told"] = "source"
 """Names of the arrays in the file, and of the fields of `Images`."""
 _MODEL_FILES = ("features.npy", "pictures.safetensors", "files.json", "tip.safetensors", "metric.safetensors")
 """Files that only the last step keeps; earlier steps keep their report."""
+
+
+@dataclass(frozen=True)
+class Step:
+    """The result of a learning step."""
+
+    knowledge: Knowledge
+    tip: Mapping[str, Tensor]
+    """Weights of the trained tip."""
+    report: BatchReport
+    unreadable: Mapping[str, str] = field(default_factory=dict)
+    """Why files of the batch could not be read, by file."""
 
 
 @contextlib.contextmanager
@@ -57,24 +69,29 @@ def new_step(folder: Path) -> Iterator[Path]:
         shutil.rmtree(temporary, ignore_errors=True)
 
 
-def save_step(folder: Path, knowledge: Knowledge, tip: Mapping[str, Tensor]) -> None:
-    """Write the knowledge after the step, and the weights of the tip."""
-    images = knowledge.images
+def save_step(folder: Path, step: Step) -> None:
+    """Write the knowledge after the step, the tip, the report, and texts for a person."""
+    knowledge, images = step.knowledge, step.knowledge.images
     np.save(folder / "features.npy", images.features, allow_pickle=False)
     columns = {key: np.ascontiguousarray(getattr(images, name)) for key, name in _COLUMNS.items()}
     save_file(columns, folder / "pictures.safetensors")
-    save_tensors({name: t.detach().cpu().contiguous() for name, t in tip.items()}, folder / "tip.safetensors")
-    metric = {name: t.contiguous() for name, t in knowledge.metric.state().items()}
-    save_tensors(metric, folder / "metric.safetensors")
+    for name, tensors in (("tip", step.tip), ("metric", knowledge.metric.state())):
+        contiguous = {key: t.detach().cpu().contiguous() for key, t in tensors.items()}
+        save_tensors(contiguous, folder / f"{name}.safetensors")
     write_json(folder / "files.json", images.files)
-    categories = [dataclasses.asdict(category) for _, category in sorted(knowledge.categories.items())]
     about = {
         "step": knowledge.step,
         "sure": dataclasses.asdict(knowledge.calibration),
         "apart": sorted(knowledge.distinct),
-        "categories": categories,
+        "categories": [dataclasses.asdict(category) for _, category in sorted(knowledge.categories.items())],
     }
     write_json(folder / "categories.json", about)
+    save_report(folder, step.report)
+    write_text(folder / "report.txt", step.report.summary() + "\n")
+    if step.unreadable:
+        table = io.StringIO()
+        csv.writer(table).writerows([("picture", "reason"), *sorted(step.unreadable.items())])
+        write_text(folder / "unreadable.csv", table.getvalue())
 
 
 def load_step(folder: Path) -> Knowledge:
@@ -113,15 +130,6 @@ def load_report(folder: Path) -> BatchReport:
         return BatchReport.model_validate(read_json(folder / "report.json"))
 
 
-def save_texts(folder: Path, summary: str, unreadable: Mapping[str, str]) -> None:
-    """Write the summary for a person, and a table of files that could not be read."""
-    write_text(folder / "report.txt", summary + "\n")
-    if unreadable:
-        table = io.StringIO()
-        csv.writer(table).writerows([("picture", "reason"), *sorted(unreadable.items())])
-        write_text(folder / "unreadable.csv", table.getvalue())
-
-
 def remove_model(folder: Path) -> None:
     """Remove the files that only the last step keeps."""
     for name in _MODEL_FILES:
@@ -136,6 +144,5 @@ def _damage(folder: Path) -> Iterator[None]:
         yield
     except (OSError, ValueError, KeyError, TypeError, SafetensorError, ValidationError) as error:
         reason = str(error).partition("\n")[0]
-        raise CampError(
-            f"The learning step {folder} is damaged ({reason}); restore it from a copy."
-        ) from error
+        sentence = f"The learning step {folder} is damaged ({reason}); restore it from a copy."
+        raise CampError(sentence) from error

@@ -28,6 +28,7 @@ from camp.app.workspace import step_files
 from camp.app.workspace.events import Event, Learned, append_event, extend_log, read_log
 from camp.app.workspace.knowledge import Knowledge
 from camp.app.workspace.report import BatchReport
+from camp.app.workspace.step_files import Step
 from camp.core.errors import CampError
 from camp.core.files import read_json, write_json
 from camp.core.progress import Progress
@@ -43,25 +44,12 @@ class WorkspaceSettings:
 
     backbone: BackboneSettings = field(default_factory=BackboneSettings)
     seed: int = 0
-    """Random seed."""
     thumbnails: int = 100
     """Number of thumbnails kept of each category and batch; 0 keeps no image at all."""
 
     def __post_init__(self) -> None:
         if self.thumbnails < 0:
             raise CampError(f"The number of thumbnails cannot be negative, and {self.thumbnails} is.")
-
-
-@dataclass(frozen=True)
-class Step:
-    """The result of a learning step."""
-
-    knowledge: Knowledge
-    tip: Mapping[str, Tensor]
-    """Weights of the trained tip."""
-    report: BatchReport
-    unreadable: Mapping[str, str] = field(default_factory=dict)
-    """Why files of the batch could not be read, by file."""
 
 
 class Storage(ABC):
@@ -145,11 +133,8 @@ class FolderStorage(Storage):
         if not isinstance(values, dict) or values.get("format") != FORMAT:
             raise CampError(f"{about} is of another version of camp (this version reads format {FORMAT}).")
         try:
-            settings = WorkspaceSettings(
-                backbone=BackboneSettings(**values["backbone"]),
-                seed=int(values["seed"]),
-                thumbnails=values["thumbnails"],
-            )
+            backbone = BackboneSettings(**values["backbone"])
+            settings = WorkspaceSettings(backbone, int(values["seed"]), values["thumbnails"])
         except (KeyError, TypeError, ValueError) as error:
             raise CampError(f"{about} is damaged ({error}); restore it from a copy.") from error
         return cls(path, settings)
@@ -204,10 +189,6 @@ class FolderStorage(Storage):
         """Append to the log and flush it to the disk."""
         append_event(self.log, event)
 
-    def extend(self, events: Sequence[Event]) -> None:
-        """Append several events, all or none."""
-        extend_log(self.log, events)
-
     def step_folder(self, step: int) -> Path:
         """Return the folder of a learning step."""
         return self.path / "steps" / f"{step:04d}"
@@ -215,14 +196,7 @@ class FolderStorage(Storage):
     def write_step(self, step: Step) -> None:
         """Write the folder of the step."""
         with step_files.new_step(self.step_folder(step.knowledge.step)) as folder:
-            step_files.save_step(folder, step.knowledge, step.tip)
-            step_files.save_report(folder, step.report)
-            step_files.save_texts(folder, step.report.summary(), step.unreadable)
-
-    def write_report(self, report: BatchReport) -> None:
-        """Write the folder of a step that is not the last one."""
-        with step_files.new_step(self.step_folder(report.step)) as folder:
-            step_files.save_report(folder, report)
+            step_files.save_step(folder, step)
 
     def clean_up(self, superseded: Sequence[int]) -> None:
         """Remove files of earlier models, and the view bank."""
@@ -323,9 +297,10 @@ class MemoryStorage(Storage):
         for step in _steps(events):
             if self._last is not None and step == self._last.knowledge.step:
                 folder.write_step(self._last)
-            else:
-                folder.write_report(self._reports[step])
-        folder.extend(events)
+                continue
+            with step_files.new_step(folder.step_folder(step)) as target:
+                step_files.save_report(target, self._reports[step])
+        extend_log(folder.log, events)
 
     def version(self) -> tuple[int, int]:
         """Return the number of events."""

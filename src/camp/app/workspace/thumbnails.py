@@ -23,16 +23,15 @@ def new_thumbnails(
     storage: Storage, learned: LearnedBatch, reader: Reader, progress: Progress
 ) -> Iterator[None]:
     """Write thumbnails of the batch's representatives; new files are removed if the block fails."""
-    images, written = learned.knowledge.images, list[Path]()
+    images, written = learned.step.knowledge.images, list[Path]()
     first = len(images) - len(learned.keys)
 
     def write(row: int) -> None:
         path = storage.thumbnail(images.digests[row])
         if path is None or path.exists():
             return
-        with contextlib.suppress(
-            UnreadableImageError, OSError
-        ):  # removed since it was learned: it has no thumbnail
+        # An image that was removed since it was learned has no thumbnail.
+        with contextlib.suppress(UnreadableImageError, OSError):
             image = reader.decode(reader.read(learned.keys[row - first]), min_size=SIDE)
             if isinstance(image, Image.Image):
                 written.append(path)
@@ -54,10 +53,10 @@ def new_thumbnails(
 
 def _representative_rows(learned: LearnedBatch, count: int) -> list[int]:
     """Return rows of at most `count` images of each category of the batch."""
-    knowledge, seen = learned.knowledge, learned.overview
+    knowledge, seen = learned.step.knowledge, learned.overview
     mine = knowledge.images.steps == knowledge.step
     rows: list[int] = []
-    for category in learned.report.categories:
+    for category in learned.step.report.categories:
         doubtful = most_doubtful(knowledge, seen, category.id)
         typical = most_typical(knowledge, seen, category.id)
         rows += representatives(doubtful[mine[doubtful]].tolist(), typical[mine[typical]].tolist(), count)
@@ -84,10 +83,7 @@ def representatives(doubtful_first: Sequence[int], typical_first: Sequence[int],
     [1, 2, 4]
     """
     if count >= len(typical_first):
-        return sorted(int(row) for row in typical_first)
-    chosen = dict.fromkeys(int(row) for row in typical_first[: -(-count // 2)])
-    for row in doubtful_first:
-        if len(chosen) == count:
-            break
-        chosen[int(row)] = None
-    return sorted(chosen)
+        return sorted(typical_first)
+    typical = set(typical_first[: -(-count // 2)])
+    doubtful = [row for row in doubtful_first if row not in typical]
+    return sorted([*typical, *doubtful[: count - len(typical)]])

@@ -11,10 +11,8 @@ from camp.nn.backbones.engine import OnnxEngine
 
 VIEWS = ((1_000, 8), (5_000, 4))
 """(largest number of images, augmented views per image); 2 views in larger batches."""
-
 EPOCHS, MIN_IMAGES, MIN_LABELLED = 10, 1_000, 100
 """Batches of at least MIN_IMAGES images, MIN_LABELLED of them labelled, are trained on for EPOCHS epochs; see docs/guide.md."""
-
 _PROBE = 8
 """Number of views with which the speed of the trunk is measured."""
 
@@ -26,7 +24,6 @@ class TrainingBudget:
     views: int
     """Augmented views per image; 0 without training."""
     epochs: int
-    """Training epochs."""
 
 
 def training_budget(
@@ -63,17 +60,17 @@ def expected_seconds(backbone: Backbone, n_images: int, budget: TrainingBudget) 
         trunk = backbone.trunk.single_threaded() if isinstance(backbone.trunk, OnnxEngine) else backbone.trunk
         pixels = torch.zeros(_PROBE, 3, backbone.resolution, backbone.resolution)
         trunk(pixels[:1])
-        begun = time.monotonic()
+        started = time.monotonic()
         fields = trunk(pixels)
-        per_view = (time.monotonic() - begun) / _PROBE
+        per_view = (time.monotonic() - started) / _PROBE
         if isinstance(backbone.trunk, OnnxEngine):
             per_view /= threads  # a core each
         seconds += n_images * (1 + budget.views) * per_view
         if budget.epochs:
             batch = {name: x.to(backbone.device) for name, x in fields.items()}
             backbone.tip(batch)
-            begun = time.monotonic()
+            started = time.monotonic()
             backbone.tip(batch)
             # Two views of an image and of a labelled one, forward, backward, and as much for the heads.
-            seconds += n_images * budget.epochs * 4 * 5 * (time.monotonic() - begun) / _PROBE
+            seconds += n_images * budget.epochs * 4 * 5 * (time.monotonic() - started) / _PROBE
     return seconds

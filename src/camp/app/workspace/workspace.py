@@ -8,7 +8,8 @@ from typing import Self, TypeVar
 from camp.app.workspace.events import Decision, Event, Learned, Moved, Undone, standing
 from camp.app.workspace.knowledge import Knowledge
 from camp.app.workspace.report import BatchReport
-from camp.app.workspace.storage import FolderStorage, MemoryStorage, Step, Storage, WorkspaceSettings
+from camp.app.workspace.step_files import Step
+from camp.app.workspace.storage import FolderStorage, MemoryStorage, Storage, WorkspaceSettings
 from camp.core.errors import CampError
 from camp.core.seeds import generator
 from camp.nn.backbones import make_backbone
@@ -112,7 +113,7 @@ class Workspace:
             seen: The number of events that the decision is based on; it is refused if there are others by now.
         """
         with self.storage.lock():
-            self._check_seen(seen)
+            self.check_seen(seen)
             after = decision.apply(self.knowledge())
             dated = self._append(decision)
             self._knowledge = dated.number, after
@@ -121,7 +122,7 @@ class Workspace:
     def undo(self, seen: int | None = None) -> Decision:
         """Undo the last standing decision since the last batch, and return it."""
         with self.storage.lock():
-            self._check_seen(seen)
+            self.check_seen(seen)
             decisions = standing(self.events())
             if not decisions:
                 raise CampError("There is nothing to undo: no decision since the last batch.")
@@ -140,6 +141,7 @@ class Workspace:
         self.storage.append(dated)
         return dated
 
-    def _check_seen(self, seen: int | None) -> None:
+    def check_seen(self, seen: int | None) -> None:
+        """Raise a `CampError` if there are other events than the `seen` ones."""
         if seen is not None and len(self.events()) != seen:
             raise CampError("Something else changed the workspace meanwhile; look at it again, then decide.")

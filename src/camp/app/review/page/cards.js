@@ -49,7 +49,7 @@ export function show(root) {
   }
 
   function card(category) {
-    const heading = title(category, { begun: () => { editing = true; focused = category.id; }, done: () => { editing = false; fill(); focus(category.id); } });
+    const heading = title(category, { started: () => { editing = true; focused = category.id; }, done: () => { editing = false; fill(); focus(category.id); } });
     const { version } = store.data;
     const box = h("article", { class: "card", role: "listitem", tabindex: "0", "data-id": category.id, "aria-label": `${category.title}, ${many(category.pictures, "picture")}, ${category.reason}`,
       onfocus: () => { focused = category.id; } },
@@ -114,8 +114,8 @@ function ordered() {
 }
 
 function facts(category) {
-  const told = [[category.label, "labelled"], [category.person, "by you"], [category.found, "found"]];
-  const counts = told.filter(([count]) => count).map(([count, word]) => `${number(count)} ${word}`);
+  const sources = [[category.label, "labelled"], [category.person, "by you"], [category.found, "found"]];
+  const counts = sources.filter(([count]) => count).map(([count, word]) => `${number(count)} ${word}`);
   return [...counts, category.sure === null ? null : `${percent(category.sure)} sure`, `${ORIGINS[category.origin]}, batch ${category.step}`].filter(Boolean).join(" · ");
 }
 

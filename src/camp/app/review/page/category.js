@@ -29,7 +29,7 @@ export function show(root, id) {
       return;
     }
     if (editing) return;
-    const heading = title(category, { begun: () => { editing = true; }, done: () => { editing = false; fill(); }, level: "h1" });
+    const heading = title(category, { started: () => { editing = true; }, done: () => { editing = false; fill(); }, level: "h1" });
     head.replaceChildren(
       h("div", { class: "row" }, h("span", { class: `dot ${colour(id)}` }), heading),
       h("p", { class: "quiet" }, `${many(category.pictures, "picture")} · ${percent(category.sure)} sure · ${category.reason}`),

@@ -41,7 +41,7 @@ export function thumbnail(tile, version) {
   return image;
 }
 
-/** A modal dialog that removes itself when it closes. `onclose` is told how. */
+/** A modal dialog that removes itself when it closes. `onclose` is called with its return value. */
 export function dialog(label, props, ...children) {
   const { onclose, ...rest } = props ?? {};
   const box = h("dialog", { "aria-label": label, ...rest }, ...children);

@@ -3,14 +3,14 @@
 import { name } from "./actions.js";
 import { h } from "./dom.js";
 
-/** The name as a button. `begun` is called when it becomes an input, `done` when it is a name again. */
-export function title(category, { begun, done, level = "h3" }) {
+/** The name as a button. `started` is called when it becomes an input, `done` when it is a name again. */
+export function title(category, { started, done, level = "h3" }) {
   const shown = category.name ?? category.title;
   const text = h("button", { type: "button", class: category.name ? "name" : "name unnamed", title: "Name it (n)", onclick: edit }, shown);
   const box = h(level, { class: "title" }, text);
 
   function edit() {
-    begun();
+    started();
     const input = h("input", { type: "text", value: category.name ?? "", placeholder: "What is it?", "aria-label": `Name of ${category.title}`, maxlength: 100, autocomplete: "off", spellcheck: "false" });
     let ended = false;
     const save = async () => {
