@@ -62,7 +62,7 @@ class Rule:
 def line_chart(
     series: Sequence[Series],
     *,
-    description: str,
+    description: str = "",
     x_title: str,
     y_title: str | None = None,
     fractions: bool = True,
@@ -110,10 +110,9 @@ def _line_rows(line: Series, x_title: str, fractions: bool) -> list[Spec]:
     rows = []
     for x, value in zip(line.xs, line.values):
         mean, std = (value.mean, value.std) if isinstance(value, Spread) else (_finite(value), None)
-        low, high = (mean - std, mean + std) if mean is not None and std else (None, None)
         at = x if isinstance(x, str) else f"{x:g}"
         tooltip = f"{line.label}, {x_title} {at}: {tell(mean)}" + (f" ± {tell(std)}" if std else "")
-        rows.append(_row(series=line.label, x=x, y=mean, low=low, high=high, tooltip=tooltip))
+        rows.append(_row(series=line.label, x=x, y=mean, tooltip=tooltip, **_ends(mean, std)))
     return rows
 
 
@@ -131,7 +130,7 @@ def bar_chart(
     bars: Sequence[Bar],
     colours: Mapping[str, str],
     *,
-    description: str,
+    description: str = "",
     x_title: str | None = None,
     fractions: bool = True,
     legend: bool = False,
@@ -141,11 +140,11 @@ def bar_chart(
     rows = []
     for bar in bars:
         mean, std = (bar.value.mean, bar.value.std) if bar.value else (None, None)
-        low, high = (mean - std, mean + std) if mean is not None and std else (None, None)
+        ends = _ends(mean, std)
         tooltip = f"{bar.label}, {bar.kind}: {tell(mean)}"
         tooltip += f" of {tell(bar.bound)} with true class means" if bar.bound is not None else ""
-        end = max((value for value in (mean, high, bar.bound) if value is not None), default=0.0)
-        places = {"value": mean, "bound": bar.bound, "low": low, "high": high, "end": end}
+        end = max((value for value in (mean, ends["high"], bar.bound) if value is not None), default=0.0)
+        places = {"value": mean, "bound": bar.bound, "end": end, **ends}
         rows.append(_row(label=bar.label, kind=bar.kind, text=tell(mean), tooltip=tooltip, **places))
     kinds = list(colours)
     scale: Spec = {"domain": [0, 1]} if fractions else {"zero": True}
@@ -177,7 +176,7 @@ def heat_map(
     xs: Sequence[object],
     ys: Sequence[object],
     *,
-    description: str,
+    description: str = "",
     x_title: str,
     y_title: str,
     tooltips: Mapping[tuple[int, int], str] | None = None,
@@ -213,7 +212,7 @@ def heat_map(
 
 
 def dumbbell_chart(
-    tasks: Sequence[int], pairs: Mapping[str, Sequence[CentroidDistance | None]], *, description: str
+    tasks: Sequence[int], pairs: Mapping[str, Sequence[CentroidDistance | None]], *, description: str = ""
 ) -> Chart:
     """For each task and kind of class, an open dot (stored) and a filled dot (adapted), joined."""
     rows = [
@@ -254,18 +253,16 @@ class ScatterPoint:
     y: Spread
 
 
-def scatter_chart(points: Sequence[ScatterPoint], *, description: str, x_title: str, y_title: str) -> Chart:
+def scatter_chart(
+    points: Sequence[ScatterPoint], *, description: str = "", x_title: str, y_title: str
+) -> Chart:
     """Fractions against fractions, with error bars of one standard deviation."""
     rows = []
     for p in points:
         x_std, y_std = p.x.std or 0.0, p.y.std or 0.0
         tooltip = f"{p.label}: {x_title} {percent(p.x.mean)}, {y_title} {percent(p.y.mean)}"
-        ends = {
-            "x0": p.x.mean - x_std,
-            "x1": p.x.mean + x_std,
-            "y0": p.y.mean - y_std,
-            "y1": p.y.mean + y_std,
-        }
+        ends = {"x0": p.x.mean - x_std, "x1": p.x.mean + x_std}
+        ends |= {"y0": p.y.mean - y_std, "y1": p.y.mean + y_std}
         rows.append(_row(label=p.label, x=p.x.mean, y=p.y.mean, tooltip=tooltip, **ends))
     styles = [(p.label, Style.number(i)) for i, p in enumerate(points)]
     colour, _, shape = _styles(styles, "label", legend=True)
@@ -281,7 +278,12 @@ def scatter_chart(points: Sequence[ScatterPoint], *, description: str, x_title: 
 
 
 def map_chart(
-    drawn: FeatureMap, *, description: str, by_class: bool = False, title: str | None = None, side: int = 460
+    drawn: FeatureMap,
+    *,
+    description: str = "",
+    by_class: bool = False,
+    title: str | None = None,
+    side: int = 460,
 ) -> Chart:
     """The feature space in two dimensions; one unit is the same length along both axes.
 
@@ -317,11 +319,7 @@ def map_chart(
     tether = {"type": "rule", "strokeDash": [2, 2], "opacity": 0.6}
     ring = {"type": "point", "filled": False, "size": 140 * size, "strokeWidth": 1.75}
     dot = {"type": "point", "filled": True, "size": 60 * size, "opacity": 1, "stroke": "var(--surface)"}
-    tip = {
-        "type": "point",
-        "filled": True,
-        "shape": "triangle",
-        "size": 40 * size,
+    tip = {"type": "point", "filled": True, "shape": "triangle", "size": 40 * size} | {
         "color": INK,
         "opacity": 0.9,
     }
@@ -439,6 +437,12 @@ def _equal_axes(corners: Sequence[tuple[float, float]], side: int) -> tuple[Spec
         for name, a, b in (("x", x0, x1), ("y", y0, y1))
     )
     return x, y, 2 * half / side
+
+
+def _ends(mean: float | None, std: float | None) -> dict[str, float | None]:
+    """One standard deviation below and above a mean."""
+    low, high = (mean - std, mean + std) if mean is not None and std else (None, None)
+    return {"low": low, "high": high}
 
 
 def _finite(value: float | None) -> float | None:
