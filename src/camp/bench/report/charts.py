@@ -154,12 +154,7 @@ def bar_chart(
         "yOffset": {**_n("kind"), "sort": kinds},
         "tooltip": TOOLTIP,
     }
-    colour = {
-        **_n("kind"),
-        "title": None,
-        "scale": {"domain": kinds, "range": list(colours.values())},
-        "legend": {"orient": "bottom"} if legend else None,
-    }
+    colour = _style("kind", kinds, list(colours.values()), {"orient": "bottom"} if legend else None)
     layers = [_layer({"type": "bar", "cornerRadiusEnd": 2}, **place, x=x, color=colour)]
     if any(row["low"] is not None for row in rows):
         layers.append(_layer("rule", **place, x={**x, "field": "low"}, x2={"field": "high"}))
@@ -227,11 +222,11 @@ def dumbbell_chart(
         for task, distance in zip(tasks, each)
         if distance is not None
     ]
-    kinds = {"domain": ["known", "novel"], "range": [KNOWN, NOVEL]}
+    kinds = ["known", "novel"]
     place: Spec = {
         "x": {**_o("task"), "title": "task", "axis": {"labelAngle": 0}},
-        "xOffset": {**_n("kind"), "sort": kinds["domain"]},
-        "color": {**_n("kind"), "scale": kinds, "legend": None},
+        "xOffset": {**_n("kind"), "sort": kinds},
+        "color": _style("kind", kinds, [KNOWN, NOVEL], None),
         "tooltip": TOOLTIP,
     }
     stored = _q("stored", title="distance to the true means", axis={"tickCount": 5})
@@ -315,14 +310,12 @@ def map_chart(
         return {"x2": {"field": f"{name}_x"}, "y2": {"field": f"{name}_y"}}
 
     moved = {"transform": [{"filter": "datum.moved"}]}
-    image = {"type": "point", "filled": True, "size": 14, "opacity": 0.35, "aria": False}
+    point = {"type": "point", "filled": True}
+    image = point | {"size": 14, "opacity": 0.35, "aria": False}
     tether = {"type": "rule", "strokeDash": [2, 2], "opacity": 0.6}
     ring = {"type": "point", "filled": False, "size": 140 * size, "strokeWidth": 1.75}
-    dot = {"type": "point", "filled": True, "size": 60 * size, "opacity": 1, "stroke": "var(--surface)"}
-    tip = {"type": "point", "filled": True, "shape": "triangle", "size": 40 * size} | {
-        "color": INK,
-        "opacity": 0.9,
-    }
+    dot = point | {"size": 60 * size, "opacity": 1, "stroke": "var(--surface)"}
+    tip = point | {"shape": "triangle", "size": 40 * size, "color": INK, "opacity": 0.9}
     layers = [
         _layer(image, images, x=x, y=y, color=colour, shape=shape),
         _layer(tether, **at("adapted"), **to("true"), color=colour),
@@ -415,16 +408,16 @@ def _styles(series: Sequence[tuple[str, Style]], field: str, legend: bool) -> tu
     """Encodings of colour, dash and shape, with one legend of them all."""
     domain, styles = [label for label, _ in series], [style for _, style in series]
     shown = {"orient": "bottom", "columns": 5, "symbolSize": 60} if legend else None
-    ranges: tuple[list[Any], ...] = (
-        [style.colour for style in styles],
-        [DASHES[style.dash] for style in styles],
-        [SHAPES[style.shape] for style in styles],
+    return (
+        _style(field, domain, [style.colour for style in styles], shown),
+        _style(field, domain, [DASHES[style.dash] for style in styles], shown),
+        _style(field, domain, [SHAPES[style.shape] for style in styles], shown),
     )
-    colour, dash, shape = (
-        {**_n(field), "title": None, "scale": {"domain": domain, "range": values}, "legend": shown}
-        for values in ranges
-    )
-    return colour, dash, shape
+
+
+def _style(field: str, domain: Sequence[str], values: Sequence[Any], legend: Spec | None) -> Spec:
+    scale = {"domain": domain, "range": values}
+    return {**_n(field), "title": None, "scale": scale, "legend": legend}
 
 
 def _equal_axes(corners: Sequence[tuple[float, float]], side: int) -> tuple[Spec, Spec, float]:

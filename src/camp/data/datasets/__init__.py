@@ -58,13 +58,7 @@ def is_present(name: str, data: Path | None = None) -> bool:
 
 
 def load_dataset(name: str, data: Path | None = None, **options: Any) -> Dataset:
-    """Load data set `name`.
-
-    Args:
-        name: Name in the registry.
-        data: Folder or file of the data; None for `data_folder(name)`.
-        **options: Options of the loader, such as `split` for cub200.
-    """
+    """Load data set `name` from `data` (None for `data_folder(name)`), with options such as cub200's `split`."""
     info = dataset_info(name)
     known = [option for option in inspect.signature(info.loader).parameters if option != "data"]
     for option in options:

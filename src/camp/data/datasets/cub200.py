@@ -14,11 +14,8 @@ FOLDER = "CUB_200_2011"
 def load(data: Path, split: str = "official") -> Dataset:
     """Load CUB-200-2011 from the official archive or from class folders.
 
-    Args:
-        data: Folder of the data.
-        split: "official" with 5,994 train and 5,794 test images, or "reference", the 90/10 split of
-            the authors' code over all 11,788 images (with sorted file names; theirs depends on the
-            order of the disk).
+    The `split` is "official" with 5,994 train and 5,794 test images, or "reference", the 90/10 split of
+    the authors' code over all 11,788 images (with sorted file names; theirs depends on the disk).
     """
     if split not in ("official", "reference"):
         raise CampError(f"cub200 has the splits 'official' and 'reference', not {split!r}.")
