@@ -80,10 +80,7 @@ TABLE_2 = _read(
 
 
 def beside_paper(
-    paper: PaperTable,
-    groups: Sequence[RunGroup],
-    protocol: Protocol = "agnostic",
-    full_names: bool = False,
+    paper: PaperTable, groups: Sequence[RunGroup], protocol: Protocol = "agnostic", full_names: bool = False
 ) -> Table:
     """One row for each method, in the paper's order, and a block of columns for each data set.
 

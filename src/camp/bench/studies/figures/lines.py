@@ -1,5 +1,6 @@
 """Figures of lines and bars, and plasticity against forgetting."""
 
+import itertools
 from collections.abc import Callable
 
 from camp.bench.evaluation.class_groups import GROUPS, Group
@@ -64,23 +65,15 @@ def lines(study: Study, rows: list[Row]) -> Drawn:
 
 
 def _panel(drawn: list[Series], x_title: str, rules: list[Rule], title: str | None = None) -> Chart:
-    return line_chart(
-        drawn,
-        x_title=x_title,
-        from_zero=False,
-        rules=rules,
-        legend=True,
-        title=title,
-    )
+    return line_chart(drawn, x_title=x_title, from_zero=False, rules=rules, legend=True, title=title)
 
 
 def alpha(study: Study, rows: list[Row]) -> Drawn:
     """Accuracy, and distance to the true means before and after adaptation, for each distiller."""
     accuracy, distance = [], []
     for number, distiller in enumerate(values_of(rows, "distiller")):
-        own = sorted(
-            (row for row in rows if row["distiller"] == distiller), key=lambda row: float(row["alpha"])
-        )
+        own = [row for row in rows if row["distiller"] == distiller]
+        own.sort(key=lambda row: float(row["alpha"]))
         xs, style = [float(row["alpha"]) for row in own], Style.number(number)
         accuracy.append(Series(name_of(distiller), style, xs, [row.metric("all") for row in own]))
         for end, dash in ENDS:
@@ -106,24 +99,14 @@ def alpha(study: Study, rows: list[Row]) -> Drawn:
 def curves(study: Study, rows: list[Row]) -> Drawn:
     """Mean accuracy over the tasks so far, after each task."""
     tasks = range(max(len(row.first.results.tasks) for row in rows))
-    panels = [
-        line_chart(
-            [
-                Series(
-                    name_of(row.options["method"]),
-                    Style.number(number),
-                    [t + 1 for t in tasks],
-                    [row.over_seeds(_after(t, kind)) for t in tasks],
-                )
-                for number, row in enumerate(rows)
-            ],
-            x_title="after task",
-            y_title="accuracy",
-            legend=True,
-            title=name_of(kind),
-        )
-        for kind in GROUPS
-    ]
+    xs, panels = [t + 1 for t in tasks], []
+    for kind in GROUPS:
+        drawn = []
+        for number, row in enumerate(rows):
+            values = [row.over_seeds(_after(t, kind)) for t in tasks]
+            drawn.append(Series(name_of(row.options["method"]), Style.number(number), xs, values))
+        title = name_of(kind)
+        panels.append(line_chart(drawn, x_title="after task", y_title="accuracy", legend=True, title=title))
     cells: list[Cells] = [(row.label, *(row.over_seeds(_after(t, "all")) for t in tasks)) for row in rows]
     columns = tuple(f"after task {t + 1}" for t in tasks)
     table = Table(("method", *columns), cells, frozenset(columns))
@@ -217,16 +200,10 @@ def centroid_distance(study: Study, rows: list[Row]) -> Drawn:
     cells: list[Cells] = []
     for row in rows:
         tasks = range(1, len(row.first.results.tasks))
-        drawn = [
-            Series(
-                f"{kind}, {end}",
-                Style(colour, dash, dash),
-                [t + 1 for t in tasks],
-                [row.distance(end, kind, t) for t in tasks],
-            )
-            for kind, colour in KINDS
-            for end, dash in ENDS
-        ]
+        drawn = []
+        for (kind, colour), (end, dash) in itertools.product(KINDS, ENDS):
+            values = [row.distance(end, kind, t) for t in tasks]
+            drawn.append(Series(f"{kind}, {end}", Style(colour, dash, dash), [t + 1 for t in tasks], values))
         panels.append(
             line_chart(
                 drawn,
