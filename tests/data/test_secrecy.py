@@ -67,7 +67,6 @@ def stream(preset: str) -> Iterator[tuple[Task, TaskTruth]]:
         keys=tuple(f"images/{key}.png" for key in digits.keys),
         labels=digits.labels,
         is_test=digits.is_test,
-        domains=None,
         reader=digits.reader,
     )
     split = make_split(make_scenario("digits", preset), dataset, 0)

@@ -10,8 +10,7 @@ from torch import Tensor
 from camp.core.errors import CampError
 from camp.methods.gccd.centroid_method import CentroidMethod
 from camp.methods.gccd.gm import GmObjective, GmSettings
-from camp.nn.losses import cross_entropy, simclr
-from camp.nn.losses.pairwise import mutual_neighbours, pairwise
+from camp.nn.losses import cross_entropy, mutual_neighbours, pairwise, simclr
 
 
 @pytest.fixture(scope="module", params=KINDS)

@@ -21,8 +21,7 @@ from camp.methods.gccd.metagcd import (
 )
 from camp.nn.backbones.residual_mlp import ResidualMlp
 from camp.nn.backbones.vit import VitShape, random_state, split
-from camp.nn.losses import simclr, supcon
-from camp.nn.losses.soft_neighbourhood import soft_neighbourhood
+from camp.nn.losses import simclr, soft_neighbourhood, supcon
 
 DIM = 6
 

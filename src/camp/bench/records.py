@@ -2,17 +2,19 @@
 
 import csv
 import io
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 import torch
+from PIL import Image
 
 from camp.bench.evaluation.after_task import TaskMeasurement
 from camp.bench.results import CategoryResults, TaskResults
 from camp.bench.settings import RunSettings, to_dict
-from camp.bench.thumbnails import save_thumbnails
+from camp.core.files import atomic_write
 from camp.data.datasets import dataset_info
 from camp.data.datasets.base import Dataset
 from camp.data.split import TaskSplit
@@ -21,7 +23,8 @@ from camp.methods.base import Method
 from camp.nn.backbones.base import Backbone
 
 _THUMBNAILS = 6
-"""Images kept of each discovered category: those nearest to its centroid."""
+"""Images kept of each discovered category, so that a report needs no data set: those nearest to its centroid."""
+_THUMBNAIL_SIDE = 112
 
 
 def described(settings: RunSettings, backbone: Backbone, epochs: int) -> dict[str, Any]:
@@ -90,7 +93,7 @@ def category_records(
                 matched=names[class_] if class_ >= 0 else None,
                 size=category.size,
                 purity=float(right.mean()) if len(members) else None,
-                images=save_thumbnails(dataset, keys, out, str(category.id)),
+                images=_save_thumbnails(dataset, keys, out, str(category.id)),
             )
         )
     return records
@@ -106,13 +109,31 @@ def _most_typical(method: Method, task: Task, members: npt.NDArray[np.int64], po
     return [int(members[i]) for i in far.argsort()[:_THUMBNAILS].tolist()]
 
 
+def _save_thumbnails(dataset: Dataset, keys: Sequence[str], out: Path, name: str) -> list[str]:
+    """Write `thumbnails/<name>-<i>.jpg` for each image and return the paths relative to `out`; none for vectors."""
+    written: list[str] = []
+    for key in keys:
+        image = dataset.decode(dataset.read(key))
+        if not isinstance(image, Image.Image):
+            return []
+        if max(image.size) < _THUMBNAIL_SIDE:  # enlarge small images without blur
+            scale = _THUMBNAIL_SIDE // max(image.size)
+            image = image.resize((image.width * scale, image.height * scale), Image.Resampling.NEAREST)
+        image.thumbnail((_THUMBNAIL_SIDE, _THUMBNAIL_SIDE))
+        path = f"thumbnails/{name}-{len(written)}.jpg"
+        with atomic_write(out / path) as file:
+            image.save(file, format="JPEG", quality=80)
+        written.append(path)
+    return written
+
+
 def predictions_csv(
     method: Method, truths: list[TaskTruth], predictions: list[npt.NDArray[np.int64]], class_of: list[int]
 ) -> str:
     """Predictions of the present model for the test images of all tasks so far."""
     text = io.StringIO()
     rows = csv.writer(text)
-    rows.writerow(["picture", "task", "class", "category", "predicted", "right"])
+    rows.writerow(["image", "task", "class", "category", "predicted", "right"])
     for truth, predicted in zip(truths, predictions):
         for key, class_, position in zip(truth.test_keys, truth.test_classes, predicted):
             answer = class_of[position]

@@ -154,7 +154,7 @@ class StoredRun:
     epochs: list[dict[str, Any]] = field(default_factory=list)
     """The lines of metrics.jsonl."""
     config: dict[str, Any] = field(default_factory=dict)
-    """config.json, by which runs of one method with different settings are told apart."""
+    """config.json, which distinguishes runs of one method with different settings."""
 
 
 def load_runs(folders: Sequence[Path]) -> list[StoredRun]:
@@ -169,17 +169,17 @@ def _runs_in(folder: Path) -> list[Path]:
     runs = comparison_runs(folder) or sorted(path.parent for path in folder.glob("*/config.json"))
     if not runs:
         return [folder]
-    begun = [run for run in runs if (run / "results.json").exists()]
-    if not begun:
+    started = [run for run in runs if (run / "results.json").exists()]
+    if not started:
         raise CampError(
             f"No run in {folder} has finished its first task; "
             f"continue them with `camp run --resume {folder}`."
         )
-    return begun
+    return started
 
 
 def load_run(folder: Path) -> StoredRun:
-    """Read a run folder; a missing, damaged or barely begun one is a `CampError`."""
+    """Read a run folder; a missing, damaged or just started one is a `CampError`."""
     if not folder.is_dir():
         raise CampError(f"There is no run folder {folder}; give the folder that `camp run --out` wrote.")
     path = folder / "results.json"

@@ -151,9 +151,8 @@ def _colour_(x: Tensor, p: Parameters) -> None:
     for position in range(4):
         for operation in range(4):
             rows = (p.jitter & (p.order[:, position] == operation)).nonzero()[:, 0]
-            _apply_to_rows(
-                x, rows, partial(_jitter_, operation=operation, factors=p.factors[rows, operation])
-            )
+            change = partial(_jitter_, operation=operation, factors=p.factors[rows, operation])
+            _apply_to_rows(x, rows, change)
     _apply_to_rows(x, p.grey.nonzero()[:, 0], lambda selected: selected.copy_(_luma(selected)))
 
 

@@ -3,6 +3,7 @@
 The format is recognised by the content of a file, not by its name. All functions are thread-safe.
 """
 
+import contextlib
 import io
 
 import numpy as np
@@ -58,32 +59,15 @@ def decode_image(data: bytes, max_pixels: int = MAX_PIXELS, min_size: int | None
     except UnreadableImageError:
         raise
     except Exception as error:
-        # Damaged files make the decoders raise nearly every kind of exception.
+        # Damaged files make the decoders raise nearly every exception.
         raise UnreadableImageError(f"damaged or truncated ({error or type(error).__name__})") from error
 
 
 def to_rgb(image: Image.Image) -> Image.Image:
     """Convert an image of any mode to 8-bit RGB: upright, transparent parts on white."""
-    return _convert_to_rgb(_upright(image))
-
-
-def resize_image(image: Image.Image, resolution: int) -> np.ndarray:
-    """Resize to pixels (R, R, 3) uint8 by bicubic interpolation, without keeping the aspect ratio."""
-    if image.size != (resolution, resolution):
-        image = image.resize((resolution, resolution), Image.Resampling.BICUBIC)
-    return np.array(image, dtype=np.uint8)
-
-
-def _upright(image: Image.Image) -> Image.Image:
-    """Apply the EXIF orientation; metadata that cannot be read are ignored."""
-    try:
-        return ImageOps.exif_transpose(image)
-    except Exception:
-        return image
-
-
-def _convert_to_rgb(image: Image.Image) -> Image.Image:
-    """Convert any mode to 8-bit RGB."""
+    # Metadata that cannot be read are ignored.
+    with contextlib.suppress(Exception):
+        image = ImageOps.exif_transpose(image)
     if image.mode.startswith(("I", "F")):
         return Image.fromarray(_to_eight_bits(np.asarray(image))).convert("RGB")
     if image.has_transparency_data:
@@ -91,6 +75,13 @@ def _convert_to_rgb(image: Image.Image) -> Image.Image:
         return Image.alpha_composite(background, image.convert("RGBA")).convert("RGB")
     # `convert` copies, so the result refers to neither the file nor its metadata.
     return image.convert("RGB")
+
+
+def resize_image(image: Image.Image, resolution: int) -> np.ndarray:
+    """Resize to pixels (R, R, 3) uint8 by bicubic interpolation, without keeping the aspect ratio."""
+    if image.size != (resolution, resolution):
+        image = image.resize((resolution, resolution), Image.Resampling.BICUBIC)
+    return np.array(image, dtype=np.uint8)
 
 
 def _to_eight_bits(values: np.ndarray) -> np.ndarray:

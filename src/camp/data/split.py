@@ -99,9 +99,7 @@ class Split:
 
     def keys(self) -> tuple[str, ...]:
         """Return the sorted keys of all images of the stream, train and test."""
-        return tuple(
-            sorted({key for task in self.tasks for key in (*task.labelled, *task.unlabelled, *task.test)})
-        )
+        return tuple(sorted({key for t in self.tasks for key in (*t.labelled, *t.unlabelled, *t.test)}))
 
     def without(self, keys: set[str]) -> Self:
         """Return the split without some images, such as unreadable ones.
@@ -184,16 +182,18 @@ class Split:
             reason = " ".join(str(error).split())
             raise CampError(f"This is not a split as CAMP writes it ({reason}).") from error
         position = {name: label for label, name in enumerate(record["classes"])}
-        parts, class_of = [], {}
+        parts = []
+        class_of: dict[str, int] = {}
         for task in record["tasks"]:
+            sets: list[set[str]] = []
             for members in (task["labelled"], task["unlabelled"], task["test"]):
                 for name, keys in members.items():
                     if name not in position:
-                        raise CampError(
-                            f"This is not a split as CAMP writes it ({name!r} is not in classes)."
-                        )
+                        reason = f"{name!r} is not in classes"
+                        raise CampError(f"This is not a split as CAMP writes it ({reason}).")
                     class_of.update(dict.fromkeys(keys, position[name]))
-            parts.append(TaskKeys(_keys(task["labelled"]), _keys(task["unlabelled"]), _keys(task["test"])))
+                sets.append(set().union(*members.values()))
+            parts.append(TaskKeys(*sets))
         split = cls(
             dataset=record["dataset"],
             seed=record["seed"],
@@ -209,8 +209,3 @@ class Split:
                     "change the images, or leave both alone."
                 )
         return split
-
-
-def _keys(members: Mapping[str, Iterable[str]]) -> set[str]:
-    """Return all keys of a mapping from class names to keys."""
-    return {key for keys in members.values() for key in keys}

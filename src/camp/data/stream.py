@@ -26,7 +26,8 @@ def make_task(
     if not 0 <= index < len(split.tasks):
         raise CampError(f"The stream has tasks 0..{len(split.tasks) - 1}, not {index}.")
     task = split.tasks[index]
-    class_of_label = _class_of_label(split, index)
+    # In the order in which classes are first labelled.
+    class_of_label = tuple(dict.fromkeys(known for t in split.tasks[: index + 1] for known in t.known))
     label_of_class = {label: number for number, label in enumerate(class_of_label)}
 
     # Keys are often sorted by class, so the task must not keep their order.
@@ -57,11 +58,3 @@ def make_task(
         class_names=split.classes,
     )
     return task_seen, truth
-
-
-def _class_of_label(split: Split, index: int) -> tuple[int, ...]:
-    """Return the class of each label up to task `index`, in the order in which classes are first labelled."""
-    classes: dict[int, None] = {}
-    for task in split.tasks[: index + 1]:
-        classes.update(dict.fromkeys(task.known))
-    return tuple(classes)

@@ -19,8 +19,8 @@ from camp.bench.evaluation.accuracy import accuracy_row
 from camp.bench.evaluation.class_groups import PROTOCOLS
 from camp.bench.evaluation.confusion import split_confusion
 from camp.bench.evaluation.drift import centroid_drift
+from camp.bench.evaluation.feature_map import fit_plane
 from camp.bench.evaluation.matching import match_on_test, match_task
-from camp.bench.evaluation.projection import fit_plane
 from camp.bench.evaluation.summary import summarise
 from camp.bench.evaluation.upper_bound import nearest_mean
 from camp.bench.results import Results, StoredRun

@@ -12,8 +12,7 @@ from camp.bench.evaluation.class_groups import Group
 from camp.bench.report.charts import Chart
 from camp.bench.results import StoredRun, load_run
 from camp.bench.studies.figures import DRAWINGS
-from camp.bench.studies.figures.drawn import Drawn
-from camp.bench.studies.figures.rows import Row
+from camp.bench.studies.figures.rows import Drawn, Row
 from camp.bench.studies.study import Study
 
 SEEDS = (0, 1)

@@ -8,7 +8,7 @@ import torch
 import torch.nn.functional as F
 
 from camp.core.errors import CampError
-from camp.nn.adapters import ADAPTERS, AdapterSettings, descent, fit_adapter
+from camp.nn.adapters import ADAPTERS, AdapterSettings, fit_adapter, solvers
 
 
 def draw(seed: int = 0) -> torch.Generator:
@@ -96,7 +96,7 @@ def test_an_epoch_takes_one_view_per_image(monkeypatch: pytest.MonkeyPatch) -> N
         seen.extend(target[:, 0].long().tolist())
         return real(guess, target)
 
-    monkeypatch.setattr(descent.F, "mse_loss", counted)
+    monkeypatch.setattr(solvers.F, "mse_loss", counted)
     pairs = torch.arange(40.0)[:, None].expand(40, 6)
     settings = AdapterSettings(
         solver="sgd", adapter_epochs=8, adapter_batch_size=10, adapter_learning_rate=1e-9

@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch import Tensor
 
-from camp.nn.losses.pairwise import mutual_neighbours, pairwise
+from camp.nn.losses import mutual_neighbours, pairwise
 
 
 def drawn(*shape: int, seed: int = 0) -> Tensor:

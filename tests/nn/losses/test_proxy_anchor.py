@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from pytorch_metric_learning.losses import ProxyAnchorLoss
 from torch import Tensor
 
-from camp.nn.losses.proxy_anchor import proxy_anchor
+from camp.nn.losses import proxy_anchor
 
 CLASSES, DIM = 4, 5
 

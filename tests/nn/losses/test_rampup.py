@@ -4,7 +4,7 @@ import math
 
 import pytest
 
-from camp.nn.losses.rampup import rampup
+from camp.nn.losses import rampup
 
 
 @pytest.mark.parametrize("length", [1, 5, 7.5])

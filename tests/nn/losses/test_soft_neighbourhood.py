@@ -7,8 +7,7 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from camp.nn.losses import simclr, supcon
-from camp.nn.losses.soft_neighbourhood import soft_neighbourhood
+from camp.nn.losses import simclr, soft_neighbourhood, supcon
 
 
 def projections(images: int, dim: int = 4, seed: int = 0) -> torch.Tensor:

@@ -5,15 +5,13 @@ from collections.abc import Collection, Sequence
 import numpy as np
 import numpy.typing as npt
 
-from camp.bench.evaluation.class_groups import ByGroup, Group
+from camp.bench.evaluation.class_groups import ByGroup, Classes, Group, group_masks
 
 Share = float | None
 """A fraction 0..1, or None where there is no image to count."""
 
 Matrix = list[list[Share]]
 """A[t][i] with i <= t: accuracy on the test images of task i after task t."""
-
-Classes = npt.NDArray[np.int64]
 
 
 class AccuracySplit(ByGroup[Share]):
@@ -36,8 +34,8 @@ def split_accuracy(predicted: Classes, true: Classes, novel: Collection[int]) ->
     if predicted.shape != true.shape:
         raise ValueError(f"predicted has shape {predicted.shape} and true {true.shape}; they must agree")
     right = (predicted == true) & (true >= 0)
-    is_novel = np.isin(true, list(novel))
-    return AccuracySplit(all=_mean(right), known=_mean(right[~is_novel]), novel=_mean(right[is_novel]))
+    masks = group_masks(np.isin(true, list(novel)))
+    return AccuracySplit.of(lambda group: _mean(right[masks[group]]))
 
 
 def accuracy_row(
@@ -52,11 +50,7 @@ def accuracy_row(
     if not len(predicted) == len(true) == len(novel):
         raise ValueError("predicted, true and novel must have one entry for each task")
     tasks = [split_accuracy(*task) for task in zip(predicted, true, novel)]
-    return AccuracyRow(
-        all=[task.all for task in tasks],
-        known=[task.known for task in tasks],
-        novel=[task.novel for task in tasks],
-    )
+    return AccuracyRow.of(lambda group: [task[group] for task in tasks])
 
 
 def matrix(rows: Sequence[AccuracyRow], group: Group) -> Matrix:

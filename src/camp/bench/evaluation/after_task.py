@@ -10,12 +10,11 @@ from pydantic import BaseModel, Field
 from torch import Tensor
 
 from camp.bench.evaluation.accuracy import AccuracyRow, accuracy_row
-from camp.bench.evaluation.class_groups import PROTOCOLS, Protocol
+from camp.bench.evaluation.class_groups import PROTOCOLS, Classes, Protocol, Vectors
 from camp.bench.evaluation.confusion import TaskConfusion, split_confusion
 from camp.bench.evaluation.drift import DriftMeasurement, centroid_drift
 from camp.bench.evaluation.feature_map import FeatureMap, feature_map
 from camp.bench.evaluation.matching import NO_CLASS, match_discovered, match_on_test, match_task
-from camp.bench.evaluation.projection import Vectors
 from camp.bench.evaluation.summary import Summary, summarise
 from camp.bench.evaluation.upper_bound import nearest_mean, true_means
 from camp.core import distributed
@@ -25,9 +24,6 @@ from camp.data.views import Views
 from camp.methods.base import Method
 
 _BATCH = 256
-
-
-Classes = npt.NDArray[np.int64]
 
 
 @dataclass(frozen=True)
@@ -83,9 +79,7 @@ class Evaluator(BaseModel):
         truths = [truth for _, truth in seen]
         classes, means = true_means(np.concatenate(train), np.concatenate([t.train_classes for t in truths]))
         self._match(method, truths[-1], train[-1], classes, means)
-        predictions = [
-            method.predict(torch.from_numpy(z)).numpy() if len(z) else _NO_PREDICTIONS for z in test
-        ]
+        predictions = [_predict(method, z) for z in test]
         self._score(method, truths, test, predictions, classes, means)
         mean_of = dict(zip(classes.tolist(), means))
         return TaskMeasurement(
@@ -123,7 +117,7 @@ class Evaluator(BaseModel):
         self,
         method: Method,
         truths: list[TaskTruth],
-        test: list[npt.NDArray[np.float32]],
+        test: list[Vectors],
         predictions: list[Classes],
         classes: Classes,
         means: Vectors,
@@ -137,16 +131,11 @@ class Evaluator(BaseModel):
         home = torch.tensor([category.task for category in method.categories])
         for truth, z in zip(truths, test):
             allowed = (home == truth.index).nonzero()[:, 0]
-            usable = len(z) and len(allowed)
-            answer = method.predict(torch.from_numpy(z), allowed).numpy() if usable else None
-            aware.append(of_category[answer] if answer is not None else np.full(len(z), NO_CLASS))
+            answer = of_category[_predict(method, z, allowed)] if len(allowed) else np.full(len(z), NO_CLASS)
+            aware.append(answer)
 
-        known_only = np.array(
-            [
-                c if category.label is not None else NO_CLASS
-                for c, category in zip(of_category, method.categories)
-            ]
-        )
+        discovered = np.array([category.label is None for category in method.categories])
+        known_only = np.where(discovered, NO_CLASS, of_category)
         rematched = match_on_test(np.concatenate(predictions), np.concatenate(true), known_only)
         scored: dict[Protocol, list[Classes]] = {
             "agnostic": agnostic,
@@ -170,7 +159,7 @@ class Evaluator(BaseModel):
         return centroid_drift(stored[kept], adapted[kept], true, novel)
 
     def _by_stored_centroids(
-        self, method: Method, truths: list[TaskTruth], test: list[npt.NDArray[np.float32]]
+        self, method: Method, truths: list[TaskTruth], test: list[Vectors]
     ) -> AccuracyRow | None:
         """A[t] with the centroids of earlier tasks as stored; None where none was adapted."""
         if method.drift is None or method.centroids is None:
@@ -179,16 +168,9 @@ class Evaluator(BaseModel):
         if torch.equal(now[: len(stored)], stored.to(now)):
             return None
         before = torch.cat([stored.to(now), now[len(stored) :]])
-        answers = [
-            method.predict(torch.from_numpy(z), centroids=before).numpy() if len(z) else _NO_PREDICTIONS
-            for z in test
-        ]
         of_category = np.array(self.class_of_category)
-        return accuracy_row(
-            [of_category[answer] for answer in answers],
-            [t.test_classes for t in truths],
-            [t.novel for t in truths],
-        )
+        answers = [of_category[_predict(method, z, centroids=before)] for z in test]
+        return accuracy_row(answers, [t.test_classes for t in truths], [t.novel for t in truths])
 
 
 def _confusion(method: Method, truths: list[TaskTruth], predictions: list[Classes]) -> TaskConfusion:
@@ -199,4 +181,11 @@ def _confusion(method: Method, truths: list[TaskTruth], predictions: list[Classe
     return split_confusion(true, home[np.concatenate(predictions)], novel, len(truths))
 
 
-_NO_PREDICTIONS = np.empty(0, dtype=np.int64)
+def _predict(
+    method: Method, features: Vectors, allowed: Tensor | None = None, centroids: Tensor | None = None
+) -> Classes:
+    """Predicted categories (m,) of features (m, D); m may be 0."""
+    if not len(features):
+        return np.empty(0, dtype=np.int64)
+    predicted: Classes = method.predict(torch.from_numpy(features), allowed, centroids).numpy()
+    return predicted

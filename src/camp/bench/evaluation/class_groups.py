@@ -1,7 +1,10 @@
 """Values for all, for the known and for the novel classes."""
 
-from typing import Generic, Literal, TypeVar, get_args
+from collections.abc import Callable
+from typing import Generic, Literal, Self, TypeVar, get_args
 
+import numpy as np
+import numpy.typing as npt
 from pydantic import BaseModel, ConfigDict
 
 Group = Literal["all", "known", "novel"]
@@ -11,6 +14,8 @@ Protocol = Literal["agnostic", "aware", "test_hungarian", "task_hungarian", "upp
 """Evaluation protocols."""
 PROTOCOLS: tuple[Protocol, ...] = get_args(Protocol)
 
+Classes = npt.NDArray[np.int64]
+Vectors = npt.NDArray[np.floating]
 T = TypeVar("T")
 
 
@@ -31,5 +36,15 @@ class ByGroup(Record, Generic[T]):
     known: T
     novel: T
 
+    @classmethod
+    def of(cls, value: Callable[[Group], T]) -> Self:
+        """Compute the value of each group."""
+        return cls(all=value("all"), known=value("known"), novel=value("novel"))
+
     def __getitem__(self, group: Group) -> T:
         return {"all": self.all, "known": self.known, "novel": self.novel}[group]
+
+
+def group_masks(novel: npt.NDArray[np.bool_]) -> dict[Group, npt.NDArray[np.bool_]]:
+    """Masks (n,) of the entries of each group, from the mask of the novel ones."""
+    return {"all": np.ones_like(novel), "known": ~novel, "novel": novel}

@@ -3,7 +3,7 @@
 import numpy as np
 import numpy.typing as npt
 
-from camp.bench.evaluation.class_groups import ByGroup
+from camp.bench.evaluation.class_groups import ByGroup, group_masks
 
 Tasks = npt.NDArray[np.int64]
 
@@ -28,10 +28,9 @@ def split_confusion(
     true: Tasks, predicted: Tasks, novel: npt.NDArray[np.bool_], n_tasks: int
 ) -> TaskConfusion:
     """The task confusion of each group of classes; `novel` (n,) marks images of novel classes."""
-    return TaskConfusion(
-        all=task_confusion(true, predicted, n_tasks).tolist(),
-        known=task_confusion(true[~novel], predicted[~novel], n_tasks).tolist(),
-        novel=task_confusion(true[novel], predicted[novel], n_tasks).tolist(),
+    masks = group_masks(novel)
+    return TaskConfusion.of(
+        lambda group: task_confusion(true[masks[group]], predicted[masks[group]], n_tasks).tolist()
     )
 
 

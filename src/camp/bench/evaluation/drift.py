@@ -3,9 +3,7 @@
 import numpy as np
 import numpy.typing as npt
 
-from camp.bench.evaluation.class_groups import ByGroup, Record
-
-Vectors = npt.NDArray[np.floating]
+from camp.bench.evaluation.class_groups import ByGroup, Record, Vectors, group_masks
 
 
 class CentroidDistance(Record):
@@ -35,13 +33,9 @@ def centroid_drift(
 ) -> DriftMeasurement:
     """Distances of k categories of earlier tasks before and after adaptation.
 
-    Args:
-        stored: (k, D) centroids as stored before the task.
-        adapted: (k, D) the same centroids after adaptation.
-        true: (k, D) true means of their classes under the new network.
-        novel: (k,) whether a category was discovered.
-
-    A category that matches no class has no true mean and must be left out.
+    `stored` and `adapted` (k, D) are centroids before the task and after adaptation, `true` (k, D) the
+    means of their classes under the new network; `novel` (k,) marks discovered categories. A category
+    that matches no class has no true mean and must be left out.
 
     >>> stored, adapted, true = np.array([[3.0, 4.0]]), np.array([[0.0, 1.0]]), np.zeros((1, 2))
     >>> drift = centroid_drift(stored, adapted, true, novel=np.array([False]))
@@ -50,11 +44,8 @@ def centroid_drift(
     """
     before = np.linalg.norm(stored - true, axis=1)
     after = np.linalg.norm(adapted - true, axis=1)
-    return DriftMeasurement(
-        all=_mean_distance(before, after),
-        known=_mean_distance(before[~novel], after[~novel]),
-        novel=_mean_distance(before[novel], after[novel]),
-    )
+    masks = group_masks(novel)
+    return DriftMeasurement.of(lambda group: _mean_distance(before[masks[group]], after[masks[group]]))
 
 
 def _mean_distance(before: Vectors, after: Vectors) -> CentroidDistance | None:

@@ -1,14 +1,16 @@
 """A map of the feature space in two dimensions: a sample of test images, and the centroids."""
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import Annotated, Literal
 
 import numpy as np
+import numpy.typing as npt
 from pydantic import Strict
+from scipy.linalg import eigh
 
-from camp.bench.evaluation.class_groups import Record
+from camp.bench.evaluation.class_groups import Record, Vectors
 from camp.bench.evaluation.matching import NO_CLASS
-from camp.bench.evaluation.projection import Vectors, fit_plane
 from camp.data.tasks import TaskTruth
 from camp.methods.base import Method
 
@@ -39,6 +41,39 @@ class FeatureMap(Record):
 
     points: list[MapPoint]
     centroids: list[MapCentroid]
+
+
+@dataclass(frozen=True)
+class Plane:
+    """The plane through `mean` (D,) along two orthonormal `axes` (2, D); where D is 1 the second is zero."""
+
+    mean: npt.NDArray[np.float64]
+    axes: npt.NDArray[np.float64]
+
+    def project(self, features: Vectors) -> npt.NDArray[np.float64]:
+        """Coordinates (n, 2) of `features` (n, D)."""
+        projected: npt.NDArray[np.float64] = (features.astype(np.float64) - self.mean) @ self.axes.T
+        return projected
+
+
+def fit_plane(features: Vectors) -> Plane:
+    """The plane of the two largest principal components of `features` (n, D), n >= 1.
+
+    The sign of a principal direction is arbitrary; its entry of largest magnitude is made positive, so the
+    same features always give the same map.
+
+    >>> plane = fit_plane(np.array([[0.0, -3.0], [0.0, 3.0], [1.0, 0.0], [-1.0, 0.0]]))
+    >>> plane.project(np.array([[0.5, 2.0]]))
+    array([[2. , 0.5]])
+    """
+    features = np.asarray(features, dtype=np.float64)
+    mean, size = features.mean(axis=0), features.shape[1]
+    covariance = (features - mean).T @ (features - mean)
+    _, vectors = eigh(covariance, subset_by_index=[max(size - 2, 0), size - 1])
+    axes = np.zeros((2, size))
+    axes[: vectors.shape[1]] = vectors.T[::-1]
+    largest = axes[np.arange(2), np.abs(axes).argmax(axis=1)]
+    return Plane(mean, axes * np.where(largest < 0, -1.0, 1.0)[:, None])
 
 
 def feature_map(

@@ -4,15 +4,12 @@ All matchings are one-to-one (Hungarian). A category left over gets NO_CLASS and
 """
 
 import numpy as np
-import numpy.typing as npt
 from scipy.optimize import linear_sum_assignment
 from scipy.spatial.distance import cdist
 
-from camp.bench.evaluation.projection import Vectors
+from camp.bench.evaluation.class_groups import Classes, Vectors
 
 NO_CLASS = -1
-
-Classes = npt.NDArray[np.int64]
 
 
 def match_discovered(centroids: Vectors, means: Vectors, classes: Classes) -> Classes:
@@ -36,14 +33,10 @@ def match_discovered(centroids: Vectors, means: Vectors, classes: Classes) -> Cl
 def match_on_test(predicted: Classes, true: Classes, class_of_category: Classes) -> Classes:
     """Match discovered categories so that most test predictions are correct (protocol "test_hungarian").
 
-    Args:
-        predicted: (n,) categories 0..m-1 predicted for the test images of all tasks so far.
-        true: (n,) their classes.
-        class_of_category: (m,) class of each known category, NO_CLASS for each discovered one.
-
-    Returns:
-        (m,) classes. Known categories keep their class, and no other category may take it. A discovered
-        category that is predicted for no image of a free class keeps NO_CLASS.
+    `predicted` (n,) are categories 0..m-1 of the test images of all tasks so far, `true` (n,) their classes;
+    `class_of_category` (m,) is NO_CLASS for discovered ones. Returns the classes (m,): known categories keep
+    theirs, and no other category may take it. A discovered category that is predicted for no image of a free
+    class keeps NO_CLASS.
 
     >>> match_on_test(np.array([0, 1, 1, 2, 2]), np.array([0, 8, 8, 8, 9]), np.array([0, -1, -1]))
     array([0, 8, 9])

@@ -66,17 +66,13 @@ def incremental(accuracies: Matrix) -> Share:
 
 def summarise(rows: Sequence[AccuracyRow]) -> Summary:
     """All four metrics for each group of classes, from the rows of the tasks seen."""
+
+    def split(metric: Callable[[Matrix], Share]) -> AccuracySplit:
+        return AccuracySplit.of(lambda group: metric(matrix(rows, group)))
+
     return Summary(
-        final=_split(final, rows),
-        forgetting=_split(forgetting, rows),
-        plasticity=_split(plasticity, rows),
-        incremental=_split(incremental, rows),
-    )
-
-
-def _split(metric: Callable[[Matrix], Share], rows: Sequence[AccuracyRow]) -> AccuracySplit:
-    return AccuracySplit(
-        all=metric(matrix(rows, "all")),
-        known=metric(matrix(rows, "known")),
-        novel=metric(matrix(rows, "novel")),
+        final=split(final),
+        forgetting=split(forgetting),
+        plasticity=split(plasticity),
+        incremental=split(incremental),
     )

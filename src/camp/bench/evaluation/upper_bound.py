@@ -3,9 +3,7 @@
 import numpy as np
 import numpy.typing as npt
 
-from camp.bench.evaluation.projection import Vectors
-
-Classes = npt.NDArray[np.int64]
+from camp.bench.evaluation.class_groups import Classes, Vectors
 
 
 def true_means(features: Vectors, classes: Classes) -> tuple[Classes, npt.NDArray[np.float64]]:

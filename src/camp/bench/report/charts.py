@@ -62,7 +62,7 @@ class Rule:
 def line_chart(
     series: Sequence[Series],
     *,
-    description: str,
+    description: str = "",
     x_title: str,
     y_title: str | None = None,
     fractions: bool = True,
@@ -110,10 +110,9 @@ def _line_rows(line: Series, x_title: str, fractions: bool) -> list[Spec]:
     rows = []
     for x, value in zip(line.xs, line.values):
         mean, std = (value.mean, value.std) if isinstance(value, Spread) else (_finite(value), None)
-        low, high = (mean - std, mean + std) if mean is not None and std else (None, None)
         at = x if isinstance(x, str) else f"{x:g}"
         tooltip = f"{line.label}, {x_title} {at}: {tell(mean)}" + (f" ± {tell(std)}" if std else "")
-        rows.append(_row(series=line.label, x=x, y=mean, low=low, high=high, tooltip=tooltip))
+        rows.append(_row(series=line.label, x=x, y=mean, tooltip=tooltip, **_ends(mean, std)))
     return rows
 
 
@@ -131,7 +130,7 @@ def bar_chart(
     bars: Sequence[Bar],
     colours: Mapping[str, str],
     *,
-    description: str,
+    description: str = "",
     x_title: str | None = None,
     fractions: bool = True,
     legend: bool = False,
@@ -141,11 +140,11 @@ def bar_chart(
     rows = []
     for bar in bars:
         mean, std = (bar.value.mean, bar.value.std) if bar.value else (None, None)
-        low, high = (mean - std, mean + std) if mean is not None and std else (None, None)
+        ends = _ends(mean, std)
         tooltip = f"{bar.label}, {bar.kind}: {tell(mean)}"
         tooltip += f" of {tell(bar.bound)} with true class means" if bar.bound is not None else ""
-        end = max((value for value in (mean, high, bar.bound) if value is not None), default=0.0)
-        places = {"value": mean, "bound": bar.bound, "low": low, "high": high, "end": end}
+        end = max((value for value in (mean, ends["high"], bar.bound) if value is not None), default=0.0)
+        places = {"value": mean, "bound": bar.bound, "end": end, **ends}
         rows.append(_row(label=bar.label, kind=bar.kind, text=tell(mean), tooltip=tooltip, **places))
     kinds = list(colours)
     scale: Spec = {"domain": [0, 1]} if fractions else {"zero": True}
@@ -155,12 +154,7 @@ def bar_chart(
         "yOffset": {**_n("kind"), "sort": kinds},
         "tooltip": TOOLTIP,
     }
-    colour = {
-        **_n("kind"),
-        "title": None,
-        "scale": {"domain": kinds, "range": list(colours.values())},
-        "legend": {"orient": "bottom"} if legend else None,
-    }
+    colour = _style("kind", kinds, list(colours.values()), {"orient": "bottom"} if legend else None)
     layers = [_layer({"type": "bar", "cornerRadiusEnd": 2}, **place, x=x, color=colour)]
     if any(row["low"] is not None for row in rows):
         layers.append(_layer("rule", **place, x={**x, "field": "low"}, x2={"field": "high"}))
@@ -177,7 +171,7 @@ def heat_map(
     xs: Sequence[object],
     ys: Sequence[object],
     *,
-    description: str,
+    description: str = "",
     x_title: str,
     y_title: str,
     tooltips: Mapping[tuple[int, int], str] | None = None,
@@ -213,7 +207,7 @@ def heat_map(
 
 
 def dumbbell_chart(
-    tasks: Sequence[int], pairs: Mapping[str, Sequence[CentroidDistance | None]], *, description: str
+    tasks: Sequence[int], pairs: Mapping[str, Sequence[CentroidDistance | None]], *, description: str = ""
 ) -> Chart:
     """For each task and kind of class, an open dot (stored) and a filled dot (adapted), joined."""
     rows = [
@@ -228,11 +222,11 @@ def dumbbell_chart(
         for task, distance in zip(tasks, each)
         if distance is not None
     ]
-    kinds = {"domain": ["known", "novel"], "range": [KNOWN, NOVEL]}
+    kinds = ["known", "novel"]
     place: Spec = {
         "x": {**_o("task"), "title": "task", "axis": {"labelAngle": 0}},
-        "xOffset": {**_n("kind"), "sort": kinds["domain"]},
-        "color": {**_n("kind"), "scale": kinds, "legend": None},
+        "xOffset": {**_n("kind"), "sort": kinds},
+        "color": _style("kind", kinds, [KNOWN, NOVEL], None),
         "tooltip": TOOLTIP,
     }
     stored = _q("stored", title="distance to the true means", axis={"tickCount": 5})
@@ -254,18 +248,16 @@ class ScatterPoint:
     y: Spread
 
 
-def scatter_chart(points: Sequence[ScatterPoint], *, description: str, x_title: str, y_title: str) -> Chart:
+def scatter_chart(
+    points: Sequence[ScatterPoint], *, description: str = "", x_title: str, y_title: str
+) -> Chart:
     """Fractions against fractions, with error bars of one standard deviation."""
     rows = []
     for p in points:
         x_std, y_std = p.x.std or 0.0, p.y.std or 0.0
         tooltip = f"{p.label}: {x_title} {percent(p.x.mean)}, {y_title} {percent(p.y.mean)}"
-        ends = {
-            "x0": p.x.mean - x_std,
-            "x1": p.x.mean + x_std,
-            "y0": p.y.mean - y_std,
-            "y1": p.y.mean + y_std,
-        }
+        ends = {"x0": p.x.mean - x_std, "x1": p.x.mean + x_std}
+        ends |= {"y0": p.y.mean - y_std, "y1": p.y.mean + y_std}
         rows.append(_row(label=p.label, x=p.x.mean, y=p.y.mean, tooltip=tooltip, **ends))
     styles = [(p.label, Style.number(i)) for i, p in enumerate(points)]
     colour, _, shape = _styles(styles, "label", legend=True)
@@ -281,7 +273,12 @@ def scatter_chart(points: Sequence[ScatterPoint], *, description: str, x_title: 
 
 
 def map_chart(
-    drawn: FeatureMap, *, description: str, by_class: bool = False, title: str | None = None, side: int = 460
+    drawn: FeatureMap,
+    *,
+    description: str = "",
+    by_class: bool = False,
+    title: str | None = None,
+    side: int = 460,
 ) -> Chart:
     """The feature space in two dimensions; one unit is the same length along both axes.
 
@@ -313,18 +310,12 @@ def map_chart(
         return {"x2": {"field": f"{name}_x"}, "y2": {"field": f"{name}_y"}}
 
     moved = {"transform": [{"filter": "datum.moved"}]}
-    image = {"type": "point", "filled": True, "size": 14, "opacity": 0.35, "aria": False}
+    point = {"type": "point", "filled": True}
+    image = point | {"size": 14, "opacity": 0.35, "aria": False}
     tether = {"type": "rule", "strokeDash": [2, 2], "opacity": 0.6}
     ring = {"type": "point", "filled": False, "size": 140 * size, "strokeWidth": 1.75}
-    dot = {"type": "point", "filled": True, "size": 60 * size, "opacity": 1, "stroke": "var(--surface)"}
-    tip = {
-        "type": "point",
-        "filled": True,
-        "shape": "triangle",
-        "size": 40 * size,
-        "color": INK,
-        "opacity": 0.9,
-    }
+    dot = point | {"size": 60 * size, "opacity": 1, "stroke": "var(--surface)"}
+    tip = point | {"shape": "triangle", "size": 40 * size, "color": INK, "opacity": 0.9}
     layers = [
         _layer(image, images, x=x, y=y, color=colour, shape=shape),
         _layer(tether, **at("adapted"), **to("true"), color=colour),
@@ -417,16 +408,16 @@ def _styles(series: Sequence[tuple[str, Style]], field: str, legend: bool) -> tu
     """Encodings of colour, dash and shape, with one legend of them all."""
     domain, styles = [label for label, _ in series], [style for _, style in series]
     shown = {"orient": "bottom", "columns": 5, "symbolSize": 60} if legend else None
-    ranges: tuple[list[Any], ...] = (
-        [style.colour for style in styles],
-        [DASHES[style.dash] for style in styles],
-        [SHAPES[style.shape] for style in styles],
+    return (
+        _style(field, domain, [style.colour for style in styles], shown),
+        _style(field, domain, [DASHES[style.dash] for style in styles], shown),
+        _style(field, domain, [SHAPES[style.shape] for style in styles], shown),
     )
-    colour, dash, shape = (
-        {**_n(field), "title": None, "scale": {"domain": domain, "range": values}, "legend": shown}
-        for values in ranges
-    )
-    return colour, dash, shape
+
+
+def _style(field: str, domain: Sequence[str], values: Sequence[Any], legend: Spec | None) -> Spec:
+    scale = {"domain": domain, "range": values}
+    return {**_n(field), "title": None, "scale": scale, "legend": legend}
 
 
 def _equal_axes(corners: Sequence[tuple[float, float]], side: int) -> tuple[Spec, Spec, float]:
@@ -439,6 +430,12 @@ def _equal_axes(corners: Sequence[tuple[float, float]], side: int) -> tuple[Spec
         for name, a, b in (("x", x0, x1), ("y", y0, y1))
     )
     return x, y, 2 * half / side
+
+
+def _ends(mean: float | None, std: float | None) -> dict[str, float | None]:
+    """One standard deviation below and above a mean."""
+    low, high = (mean - std, mean + std) if mean is not None and std else (None, None)
+    return {"low": low, "high": high}
 
 
 def _finite(value: float | None) -> float | None:

@@ -42,8 +42,8 @@ def accuracy_after_tasks(groups: Sequence[RunGroup], names: Sequence[str], kind:
     ends = {line.label: [v for v in line.values if isinstance(v, float)] for line in lines}
     if not any(ends.values()):
         return None
-    told = ", ".join(f"{label} ends at {percent(v[-1] if v else None)}" for label, v in ends.items())
-    description = f"Accuracy on {kind} classes after each task: {told}."
+    ending = ", ".join(f"{label} ends at {percent(v[-1] if v else None)}" for label, v in ends.items())
+    description = f"Accuracy on {kind} classes after each task: {ending}."
     return line_chart(lines, description=description, x_title="after task", top=1.0)
 
 
@@ -54,10 +54,10 @@ def known_and_novel(groups: Sequence[RunGroup], names: Sequence[str]) -> Chart:
         for kind in ("known", "novel"):
             bound = metric(group, kind, "upper_bound")
             bars.append(Bar(name, kind, metric(group, kind), bound.mean if bound else None))
-    told = "; ".join(
+    values = "; ".join(
         f"{bar.label}, {bar.kind}: {percent(bar.value.mean if bar.value else None)}" for bar in bars
     )
-    description = f"Final accuracy on known and novel classes. {told}."
+    description = f"Final accuracy on known and novel classes. {values}."
     return bar_chart(bars, {"known": KNOWN, "novel": NOVEL}, description=description)
 
 
@@ -94,12 +94,8 @@ def task_confusion(run: StoredRun) -> list[tuple[Group, Chart]]:
             continue
         tasks = range(1, len(counts) + 1)
         tooltips = {
-            (
-                i,
-                j,
-            ): f"{counts[i, j]} of {counts[i].sum()} images of task {i + 1} were assigned to task {j + 1}"
-            for i in range(len(counts))
-            for j in range(len(counts))
+            (i, j): f"{count} of {counts[i].sum()} images of task {i + 1} were assigned to task {j + 1}"
+            for (i, j), count in np.ndenumerate(counts)
         }
         right = percent(float(np.trace(counts) / counts.sum()))
         drawn = heat_map(
@@ -122,15 +118,15 @@ def centroid_distances(run: StoredRun) -> tuple[Chart, str] | None:
     if not drifts:
         return None
     pairs = {"known": [d.known for d in drifts.values()], "novel": [d.novel for d in drifts.values()]}
-    told = []
+    changes = []
     for kind, each in pairs.items():
         share = mean(distance.relative_reduction for distance in each if distance)
         if share is not None:
-            told.append(f"{'−' if share >= 0 else '+'}{percent(abs(share), 0)} for {kind} centroids")
+            changes.append(f"{'−' if share >= 0 else '+'}{percent(abs(share), 0)} for {kind} centroids")
     sentence = (
-        f"Adaptation changes the distance by {' and '.join(told)}." if told else "Nothing was measured."
+        f"Adaptation changes the distance by {' and '.join(changes)}." if changes else "Nothing was measured."
     )
-    if told and all(d.stored == d.adapted for each in pairs.values() for d in each if d):
+    if changes and all(d.stored == d.adapted for each in pairs.values() for d in each if d):
         sentence = "This run does not adapt its centroids."
     description = f"Distance of centroids to the true class means. {sentence}"
     return dumbbell_chart(list(drifts), pairs, description=description), sentence

@@ -9,12 +9,12 @@ from jinja2 import Environment, FileSystemLoader, StrictUndefined
 from markupsafe import Markup
 
 from camp.bench.evaluation.class_groups import GROUPS, Group, Protocol
-from camp.bench.report import figures, headline, theme
+from camp.bench.report import figures, theme
 from camp.bench.report.charts import Chart
 from camp.bench.report.groups import RunGroup, group_runs
-from camp.bench.report.numbers import Spread, percent
+from camp.bench.report.numbers import Spread, in_percent, percent, spread
 from camp.bench.report.rendering import vega_script
-from camp.bench.report.run_tables import comparison, has_novel, metric
+from camp.bench.report.run_tables import comparable, comparison, has_novel, metric
 from camp.bench.report.tables import LEFT, shown
 from camp.bench.results import CategoryResults, StoredRun
 from camp.core.errors import CampError
@@ -29,7 +29,7 @@ SHOWN_AT_FIRST = 3
 MAX_THUMBNAIL_BYTES = 200_000
 """A larger file was not written by CAMP and is not embedded."""
 
-IMAGE_KINDS = {b"\xff\xd8\xff": "jpeg", b"\x89PNG": "png", b"RIFF": "webp"}
+IMAGE_FORMATS = {b"\xff\xd8\xff": "jpeg", b"\x89PNG": "png", b"RIFF": "webp"}
 
 PROTOCOLS: dict[Protocol, str] = {
     "agnostic": "Task-agnostic",
@@ -100,18 +100,18 @@ def render_page(runs: list[StoredRun], protocol: Protocol = "agnostic") -> str:
         raise CampError("There is no run to report; give at least one run folder.")
     groups = group_runs(runs)
     names = _names(groups)
-    best = headline.best(groups)
+    best = best_group(groups)
     kinds: tuple[Group, ...] = GROUPS if has_novel(groups) else ("all",)
     drawn = [(kind, figures.accuracy_after_tasks(groups, names, kind)) for kind in kinds]
     return render_template(
         "report.html",
         title=" and ".join(dict.fromkeys(run.results.dataset_title for run in runs)),
-        lead=headline.lead(groups, names),
+        lead=lead(groups, names),
         groups=list(zip(groups, names, [theme.series_colour(i) for i in range(len(groups))])),
         views=_views(groups, names),
         best=best,
         best_name=names[groups.index(best)],
-        tiles=headline.tiles(best),
+        tiles=tiles(best),
         protocol=None if protocol == "agnostic" else PROTOCOLS[protocol],
         table=comparison(groups, protocol),
         kinds=kinds,
@@ -123,16 +123,65 @@ def render_page(runs: list[StoredRun], protocol: Protocol = "agnostic") -> str:
     )
 
 
+def best_group(groups: list[RunGroup]) -> RunGroup:
+    """The group of highest final accuracy as printed, among the finished ones if there are any."""
+
+    def worth(group: RunGroup) -> tuple[bool, float]:
+        final = metric(group, "all")
+        return (not group.first.results.unfinished, float(in_percent(final.mean)) if final else -1.0)
+
+    return max(groups, key=worth)
+
+
+def lead(groups: list[RunGroup], names: list[str]) -> str:
+    """The result in one sentence."""
+    leading = best_group(groups)
+    final, tasks = metric(leading, "all"), len(leading.first.results.tasks)
+    share = percent(final.mean if final else None)
+    sentence = f"After {tasks} task{'s' if tasks > 1 else ''}, {names[groups.index(leading)]} "
+    sentence += f"recognises {share} of the test images"
+    rivals = [g for g in groups if g is not leading and comparable(g) == comparable(leading)]
+    if rivals and final:
+        rival = best_group(rivals)
+        other = metric(rival, "all")
+        if other and other.mean <= final.mean:
+            points = in_percent(final.mean - other.mean)
+            name = names[groups.index(rival)]
+            sentence += f", as many as {name}" if points == "0.0" else f", {points} points more than {name}"
+    return sentence + "."
+
+
+def tiles(group: RunGroup) -> list[tuple[str, str, str]]:
+    """(name, number, remark) of the headline."""
+    seconds = spread([run.results.seconds.get("total") for run in group.runs])
+    tasks = group.first.results.tasks
+    known, novel = sum(len(task.known) for task in tasks), sum(len(task.novel) for task in tasks)
+    apart = [
+        ("Known classes", shown(metric(group, "known")), f"{known} classes with labelled images"),
+        ("Novel classes", shown(metric(group, "novel")), f"{novel} classes discovered without labels"),
+    ]
+    whole = ("Incremental", shown(metric(group, "incremental")), "mean of the accuracies after each task")
+    bound = shown(metric(group, "all", "upper_bound"))
+    return [
+        ("All classes", shown(metric(group, "all")), f"{bound} with the true class means of these features"),
+        *(apart if novel else [whole]),
+        ("Forgetting", shown(metric(group, "forgetting")), "points lost on earlier tasks; lower is better"),
+        ("Plasticity", shown(metric(group, "plasticity")), "accuracy on a task right after learning it"),
+        (
+            "Time",
+            format_duration(seconds.mean) if seconds else "–",
+            "so far" if group.first.results.unfinished else "for a whole run",
+        ),
+    ]
+
+
 def _names(groups: list[RunGroup]) -> list[str]:
     """Labels that are unique outside a table: with exemplars, tasks and data set where these differ."""
     names = [group.label for group in groups]
-    every = [group.first.results for group in groups]
-    if len({results.exemplars for results in every}) > 1:
-        names = [f"{name}, {results.exemplars} exemplars" for name, results in zip(names, every)]
-    if len({results.tasks_planned for results in every}) > 1:
-        names = [f"{name}, {results.tasks_planned} tasks" for name, results in zip(names, every)]
-    if len({results.dataset for results in every}) > 1:
-        names = [f"{name}, {results.dataset}" for name, results in zip(names, every)]
+    for field, unit in (("exemplars", " exemplars"), ("tasks_planned", " tasks"), ("dataset", "")):
+        values = [getattr(group.first.results, field) for group in groups]
+        if len(set(values)) > 1:
+            names = [f"{name}, {value}{unit}" for name, value in zip(names, values)]
     return names
 
 
@@ -183,7 +232,7 @@ def _thumbnails(run: StoredRun, category: CategoryResults) -> list[str]:
         if not inside or path.stat().st_size > MAX_THUMBNAIL_BYTES:
             continue
         content = path.read_bytes()
-        kind = next((kind for start, kind in IMAGE_KINDS.items() if content.startswith(start)), None)
-        if kind:
-            addresses.append(f"data:image/{kind};base64,{base64.b64encode(content).decode()}")
+        format = next((name for start, name in IMAGE_FORMATS.items() if content.startswith(start)), None)
+        if format:
+            addresses.append(f"data:image/{format};base64,{base64.b64encode(content).decode()}")
     return addresses

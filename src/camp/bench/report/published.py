@@ -9,7 +9,7 @@ from camp.bench.evaluation.class_groups import Protocol
 from camp.bench.report.groups import RunGroup, group_runs
 from camp.bench.report.numbers import Spread
 from camp.bench.report.run_tables import Metric, metric
-from camp.bench.report.tables import Cell, Table, TableFormat, render
+from camp.bench.report.tables import Cell, Cells, Table, TableFormat, render
 from camp.bench.results import StoredRun
 from camp.core.files import read_json
 
@@ -80,10 +80,7 @@ TABLE_2 = _read(
 
 
 def beside_paper(
-    paper: PaperTable,
-    groups: Sequence[RunGroup],
-    protocol: Protocol = "agnostic",
-    full_names: bool = False,
+    paper: PaperTable, groups: Sequence[RunGroup], protocol: Protocol = "agnostic", full_names: bool = False
 ) -> Table:
     """One row for each method, in the paper's order, and a block of columns for each data set.
 
@@ -106,7 +103,7 @@ def beside_paper(
                 metrics.append(titles[-1])
     in_rows = _position_in(list(paper.rows))
     keys = sorted({row: None for row, _ in cells}, key=lambda row: (row[1], in_rows(row[:2])))
-    rows: list[tuple[Cell, ...]] = []
+    rows: list[Cells] = []
     for key in keys:
         method, exemplars, label = key
         row: list[Cell] = [label, _seeds(key, cells, columns) if second else exemplars]

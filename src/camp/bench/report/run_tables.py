@@ -3,12 +3,12 @@
 from collections.abc import Callable, Sequence
 from typing import Literal
 
-from camp.bench.evaluation.accuracy import Share
+from camp.bench.evaluation.accuracy import AccuracySplit, Share
 from camp.bench.evaluation.class_groups import GROUPS, Group, Protocol
 from camp.bench.evaluation.summary import mean
 from camp.bench.report.groups import RunGroup, group_runs
 from camp.bench.report.numbers import Spread, spread
-from camp.bench.report.tables import Cell, Table, TableFormat, render
+from camp.bench.report.tables import Cell, Cells, Table, TableFormat, render
 from camp.bench.results import StoredRun, TaskResults
 
 Metric = Literal["all", "known", "novel", "forgetting", "plasticity", "incremental"]
@@ -28,11 +28,8 @@ def metric_of_run(run: StoredRun, name: Metric, protocol: Protocol = "agnostic")
         return None
     if name == "all" or name == "known" or name == "novel":
         return summary.final[name]
-    return {
-        "forgetting": summary.forgetting,
-        "plasticity": summary.plasticity,
-        "incremental": summary.incremental,
-    }[name].all
+    split: AccuracySplit = getattr(summary, name)
+    return split.all
 
 
 def has_novel(groups: Sequence[RunGroup]) -> bool:
@@ -52,7 +49,7 @@ def comparison(groups: Sequence[RunGroup], protocol: Protocol = "agnostic") -> T
     tasks = len({group.first.results.tasks_planned for group in groups}) > 1
     seeds = any(len(group.runs) > 1 for group in groups)
     metrics = [name for name in METRICS if has_novel(groups) or name not in ("known", "novel")]
-    rows: list[tuple[Cell, ...]] = []
+    rows: list[Cells] = []
     for group in groups:
         results = group.first.results
         row: list[Cell] = [results.dataset] if datasets else []
@@ -71,7 +68,7 @@ def per_task(groups: Sequence[RunGroup], protocol: Protocol = "agnostic") -> Tab
     novel = has_novel(groups)
     tasks = len({group.first.results.tasks_planned for group in groups}) > 1
     kinds: tuple[Group, ...] = GROUPS if novel else ("all",)
-    rows: list[tuple[Cell, ...]] = []
+    rows: list[Cells] = []
     blocks = []
     for group in groups:
         for i, task in enumerate(group.first.results.tasks):
@@ -97,7 +94,7 @@ def numbers_of_categories(groups: Sequence[RunGroup], protocol: Protocol = "agno
     """
     most = max(len(group.first.results.tasks) for group in groups)
     datasets = len({group.first.results.dataset for group in groups}) > 1
-    rows: list[tuple[Cell, ...]] = []
+    rows: list[Cells] = []
     for group in groups:
         tasks = [run.results.tasks for run in group.runs]
         row: list[Cell] = [*([group.first.results.dataset] if datasets else []), group.label]
@@ -111,7 +108,7 @@ def numbers_of_categories(groups: Sequence[RunGroup], protocol: Protocol = "agno
         rows.append(tuple(row))
     columns = [*(["dataset"] if datasets else []), "method", "there are"]
     columns += [*(f"task {i + 1}" for i in range(most)), "off", "own error"]
-    return Table(tuple(columns), rows, frozenset())
+    return Table(tuple(columns), rows)
 
 
 TABLES: dict[str, Callable[[Sequence[RunGroup], Protocol], Table]] = {

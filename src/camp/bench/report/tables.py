@@ -2,7 +2,7 @@
 
 import csv
 import io
-from collections.abc import Callable, Hashable, Sequence
+from collections.abc import Hashable, Sequence
 from dataclasses import dataclass
 from typing import Literal
 
@@ -15,6 +15,7 @@ from camp.bench.report.numbers import Spread, in_percent
 TableFormat = Literal["text", "md", "csv", "latex"]
 
 Cell = str | int | Spread | None
+Cells = tuple[Cell, ...]
 
 LEFT = ("dataset", "method")
 """Columns aligned to the left."""
@@ -33,8 +34,8 @@ class Table:
     """Rows of cells under column names. Metrics (`Spread`) are fractions and are shown in percent."""
 
     columns: tuple[str, ...]
-    rows: list[tuple[Cell, ...]]
-    metrics: frozenset[str]
+    rows: list[Cells]
+    metrics: frozenset[str] = frozenset()
     """The columns that hold metrics."""
     blocks: Sequence[Hashable] = ()
     """For each row, the block of rows that it is compared with; by default all rows are one block."""
@@ -64,13 +65,7 @@ class Table:
 
 def render(table: Table, format: TableFormat) -> str:
     """The table as text; it ends in a newline."""
-    renderers: dict[TableFormat, Callable[[Table], str]] = {
-        "text": _text,
-        "md": _markdown,
-        "csv": _csv,
-        "latex": _latex,
-    }
-    return renderers[format](table)
+    return {"text": _text, "md": _markdown, "csv": _csv, "latex": _latex}[format](table)
 
 
 def shown(cell: Cell) -> str:

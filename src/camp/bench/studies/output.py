@@ -6,8 +6,7 @@ from camp.bench.report.page import render_template
 from camp.bench.report.rendering import save_figure
 from camp.bench.report.tables import TableFormat, render
 from camp.bench.studies.figures import DRAWINGS
-from camp.bench.studies.figures.drawn import Drawn
-from camp.bench.studies.figures.rows import Row
+from camp.bench.studies.figures.rows import Drawn, Row
 from camp.bench.studies.runner import StudyOutcome
 from camp.bench.studies.study import Study
 from camp.core.errors import CampError
@@ -46,7 +45,7 @@ def _made_of(study: Study, rows: list[Row]) -> str:
         for name in ("dataset_title", "backbone", "resolution", "epochs")
         if len({str(getattr(each, name)) for each in results}) == 1
     }
-    told = [
+    facts = [
         shared.get("dataset_title"),
         shared.get("backbone"),
         f"{shared['resolution']} pixels" if "resolution" in shared else None,
@@ -54,4 +53,4 @@ def _made_of(study: Study, rows: list[Row]) -> str:
         f"seed{'s' if len(study.seeds) > 1 else ''} {', '.join(map(str, study.seeds))}",
     ]
     runs = f"{len(results)} run{'s' if len(results) > 1 else ''}"
-    return f"Made of {runs}: {', '.join(each for each in told if each)}. CAMP {__version__}."
+    return f"Made of {runs}: {', '.join(each for each in facts if each)}. CAMP {__version__}."

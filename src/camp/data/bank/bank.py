@@ -50,16 +50,8 @@ class BankSpec:
         reference = settings.normalisation == "reference"
         mean, std = (REFERENCE_MEAN, REFERENCE_STD) if reference else (encoder.mean, encoder.std)
         if settings.views == "bank" and encoder.trunk is not None:
-            return cls(
-                trunk=encoder.fingerprint,
-                fields=encoder.fields,
-                resolution=encoder.resolution,
-                augmentations=settings.augmentations,
-                precision=settings.precision,
-                mean=mean,
-                std=std,
-                augmentation=augmentation,
-            )
+            trunk, views, precision = encoder.fingerprint, settings.augmentations, settings.precision
+            return cls(trunk, encoder.fields, encoder.resolution, views, precision, mean, std, augmentation)
         # Without a trunk, or for fresh views, the bank holds the resized image (or the vector) itself, which
         # depends on nothing but the resolution.
         vector = encoder.fields[0].name == "vector" and encoder.trunk is None

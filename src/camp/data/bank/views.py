@@ -57,7 +57,7 @@ class BankViews:
         return {c.name: store.gather(c, at, parts=count).to(self._device) for c in store.columns}
 
     def _with_digests(self, digests: list[bytes]) -> Self:
-        """Return views of the same kind for other images of the bank."""
+        """Return such views of other images of the bank."""
         return type(self)(self._bank, digests, self._device)
 
     def subset(self, rows: Tensor) -> Self:

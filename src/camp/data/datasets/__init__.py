@@ -13,7 +13,7 @@ from camp.data.datasets import (
     domainnet,
     embeddings,
     fgvc_aircraft,
-    folder,
+    folders,
     imagenet_subset,
     stanford_cars,
     tiny_imagenet,
@@ -21,18 +21,20 @@ from camp.data.datasets import (
 from camp.data.datasets.base import Dataset
 from camp.data.datasets.info import DatasetInfo
 
+_MODULES = (
+    cub200,
+    stanford_cars,
+    fgvc_aircraft,
+    domainnet,
+    imagenet_subset,
+    tiny_imagenet,
+    folders,
+    embeddings,
+)
+
 DATASETS: dict[str, DatasetInfo] = {
-    "digits": digits.INFO,
-    "cifar10": cifar.CIFAR10,
-    "cifar100": cifar.CIFAR100,
-    "cub200": cub200.INFO,
-    "stanford_cars": stanford_cars.INFO,
-    "fgvc_aircraft": fgvc_aircraft.INFO,
-    "domainnet": domainnet.INFO,
-    "imagenet_subset": imagenet_subset.INFO,
-    "tiny_imagenet": tiny_imagenet.INFO,
-    "folder": folder.INFO,
-    "embeddings": embeddings.INFO,
+    info.name: info
+    for info in (digits.INFO, cifar.CIFAR10, cifar.CIFAR100, *(module.INFO for module in _MODULES))
 }
 
 
@@ -56,13 +58,7 @@ def is_present(name: str, data: Path | None = None) -> bool:
 
 
 def load_dataset(name: str, data: Path | None = None, **options: Any) -> Dataset:
-    """Load data set `name`.
-
-    Args:
-        name: Name in the registry.
-        data: Folder or file of the data; None for `data_folder(name)`.
-        **options: Options of the loader, such as `split` for cub200.
-    """
+    """Load data set `name` from `data` (None for `data_folder(name)`), with options such as cub200's `split`."""
     info = dataset_info(name)
     known = [option for option in inspect.signature(info.loader).parameters if option != "data"]
     for option in options:

@@ -63,9 +63,9 @@ class Dataset:
     """Class indices (N,) int64."""
     is_test: np.ndarray
     """Mask (N,) bool of the test images."""
-    domains: tuple[str, ...] | None
-    """Domain of each class, or None."""
     reader: Reader
+    domains: tuple[str, ...] | None = None
+    """Domain of each class, or None."""
 
     def __post_init__(self) -> None:
         count = len(self.keys)

@@ -91,7 +91,6 @@ def _binary(
         keys=tuple(rows),
         labels=np.concatenate(labels).astype(np.int64),
         is_test=np.concatenate(is_test),
-        domains=None,
         reader=CifarReader(rows, records),
     )
 

@@ -14,11 +14,8 @@ FOLDER = "CUB_200_2011"
 def load(data: Path, split: str = "official") -> Dataset:
     """Load CUB-200-2011 from the official archive or from class folders.
 
-    Args:
-        data: Folder of the data.
-        split: "official" with 5,994 train and 5,794 test images, or "reference", the 90/10 split of
-            the authors' code over all 11,788 images (with sorted file names; theirs depends on the
-            order of the disk).
+    The `split` is "official" with 5,994 train and 5,794 test images, or "reference", the 90/10 split of
+    the authors' code over all 11,788 images (with sorted file names; theirs depends on the disk).
     """
     if split not in ("official", "reference"):
         raise CampError(f"cub200 has the splits 'official' and 'reference', not {split!r}.")
@@ -43,13 +40,13 @@ def _archive(root: Path) -> Dataset:
     classes = [tables["classes"][number] for number in sorted(tables["classes"], key=int)]
     samples = []
     for number, name in tables["images"].items():
-        key = f"images/{name}"
-        if key not in files or number not in tables["train_test_split"] or name.split("/")[0] not in classes:
+        key, class_name = f"images/{name}", name.split("/")[0]
+        if key not in files or number not in tables["train_test_split"] or class_name not in classes:
             raise CampError(
                 f"{root}/images.txt lists {name}, but its file, its split or its class is missing; "
                 "unpack the archive again."
             )
-        samples.append(Sample(key, name.split("/")[0], tables["train_test_split"][number] == "0"))
+        samples.append(Sample(key, class_name, tables["train_test_split"][number] == "0"))
     return dataset_from_samples("cub200", classes, samples, FileReader(root))
 
 
@@ -57,16 +54,12 @@ def _table(path: Path) -> dict[str, str]:
     """Read the lines `key value` of a file."""
     try:
         lines = path.read_text(encoding="utf-8").splitlines()
-        return dict(_pair(line) for line in lines if line.strip())
+        pairs = (line.split(maxsplit=1) for line in lines if line.strip())
+        return {key: value.strip() for key, value in pairs}
     except (OSError, ValueError) as error:
         raise CampError(
             f"{path} cannot be read as lines of `id value` ({error}); unpack the archive again."
         ) from error
-
-
-def _pair(line: str) -> tuple[str, str]:
-    key, value = line.split(maxsplit=1)
-    return key, value.strip()
 
 
 def _reference(dataset: Dataset) -> Dataset:

@@ -47,7 +47,6 @@ def load(data: Path | None = None) -> Dataset:
         keys=keys,
         labels=labels,
         is_test=holdout_mask(labels, TEST_SHARE, "digits"),
-        domains=None,
         reader=RasterReader(keys, rasters),
     )
 

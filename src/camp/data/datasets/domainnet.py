@@ -15,13 +15,10 @@ DOMAINS = ("clipart", "infograph", "painting", "quickdraw", "real", "sketch")
 def load(data: Path, classes_per_domain: int | None = 10, split: str = "auto") -> Dataset:
     """Load DomainNet; as in the paper, an object class is a class of its own in each domain.
 
-    Args:
-        data: Folder of the data.
-        classes_per_domain: Number of classes of each domain, the first by name; None for all 345.
-            The authors' code has 10, in the order of the disk; for class-incremental learning see
-            `incremental_classes`.
-        split: "official" (lists `<domain>_train.txt` and `<domain>_test.txt`), "reference" (90/10
-            by sorted file name), or "auto" ("official" if the lists exist).
+    `classes_per_domain` are the first by name (None for all 345); the authors' code has 10, in the
+    order of the disk, and for class-incremental learning see `incremental_classes`. The `split` is
+    "official" (lists `<domain>_train.txt` and `<domain>_test.txt`), "reference" (90/10 by sorted file
+    name), or "auto" ("official" if the lists exist).
     """
     if split not in ("auto", "official", "reference"):
         raise CampError(f"domainnet has the splits 'auto', 'official' and 'reference', not {split!r}.")
@@ -77,9 +74,8 @@ def _dataset(root: Path, samples: list[Sample], classes_per_domain: int | None) 
 def _lists(root: Path) -> Path | None:
     """Return the folder with all twelve lists, if there is one."""
     for folder in (root, root / "txt", root / "splits"):
-        if all(
-            (folder / f"{domain}_{part}.txt").is_file() for domain in DOMAINS for part in ("train", "test")
-        ):
+        names = [f"{domain}_{part}.txt" for domain in DOMAINS for part in ("train", "test")]
+        if all((folder / name).is_file() for name in names):
             return folder
     return None
 

@@ -87,11 +87,7 @@ def _download(archive: Archive, folder: Path, progress: Progress) -> Path:
 
     try:
         path = pooch.retrieve(
-            archive.url,
-            known_hash=archive.checksum,
-            fname=archive.file_name,
-            path=folder,
-            downloader=resume,
+            archive.url, known_hash=archive.checksum, fname=archive.file_name, path=folder, downloader=resume
         )
     except ValueError as error:
         # Pooch has removed the file, so the next attempt starts from the beginning.

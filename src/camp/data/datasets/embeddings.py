@@ -58,7 +58,6 @@ def load(data: Path) -> Dataset:
         keys=keys,
         labels=positions.astype(np.int64),
         is_test=_test_mask(data, arrays, labels),
-        domains=None,
         reader=VectorReader(keys, vectors),
     )
 

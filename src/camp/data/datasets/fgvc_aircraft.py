@@ -3,8 +3,8 @@
 from pathlib import Path
 
 from camp.core.errors import CampError
-from camp.data.datasets.base import Dataset, FileReader, Sample, dataset_from_samples, official_names
-from camp.data.datasets.folders import class_folders, has_train_folder, image_files
+from camp.data.datasets.base import Dataset, Sample, official_names
+from camp.data.datasets.folders import class_folders, has_train_folder, image_files, official_classes
 from camp.data.datasets.info import Archive, DatasetInfo
 
 FOLDER = "fgvc-aircraft-2013b"
@@ -13,12 +13,11 @@ LISTS = (("images_variant_trainval.txt", False), ("images_variant_test.txt", Tru
 
 def load(data: Path) -> Dataset:
     """Load 100 variants, 6,667 trainval and 3,333 test images, from the official archive or class folders."""
-    classes = official_names("fgvc_aircraft")
     for root in (data, data / "data", data / FOLDER, data / FOLDER / "data"):
         if all((root / name).is_file() for name, _ in LISTS):
             return _archive(root)
     if has_train_folder(data):
-        return class_folders("fgvc_aircraft", data, classes)
+        return class_folders("fgvc_aircraft", data, official_names("fgvc_aircraft"))
     raise CampError(
         f"{data} does not hold FGVC-Aircraft: expected data/images/, data/{LISTS[0][0]} and data/{LISTS[1][0]}, "
         "or train/<class>/* and test/<class>/*."
@@ -28,7 +27,7 @@ def load(data: Path) -> Dataset:
 def _archive(root: Path) -> Dataset:
     """Load the layout of fgvc-aircraft-2013b.tar.gz: lines `number variant`, with spaces inside a variant."""
     files = set(image_files(root, "images"))
-    known = set(official_names("fgvc_aircraft"))
+    known = official_names("fgvc_aircraft")
     samples = []
     for name, is_test in LISTS:
         for line in (root / name).read_text(encoding="utf-8").splitlines():
@@ -41,9 +40,7 @@ def _archive(root: Path) -> Dataset:
             if variant not in known:
                 raise CampError(f"{root / name} names {variant!r}, which is not a variant of FGVC-Aircraft.")
             samples.append(Sample(key, variant, is_test))
-    present = {sample.class_name for sample in samples}
-    classes = [variant for variant in official_names("fgvc_aircraft") if variant in present]
-    return dataset_from_samples("fgvc_aircraft", classes, samples, FileReader(root))
+    return official_classes("fgvc_aircraft", root, known, samples)
 
 
 INFO = DatasetInfo(

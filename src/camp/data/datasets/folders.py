@@ -2,12 +2,14 @@
 
 import os
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from pathlib import Path, PurePath
 
 import numpy as np
 
 from camp.core.errors import CampError
 from camp.data.datasets.base import Dataset, FileReader, Sample, dataset_from_samples, holdout_mask
+from camp.data.datasets.info import DatasetInfo
 from camp.data.images import IMAGE_SUFFIXES
 
 TEST_NAMES = ("test", "val", "valid", "validation")
@@ -73,28 +75,21 @@ def class_samples(root: Path, depth: int = 1) -> list[Sample]:
     The name of a class consists of `depth` folder names. Without test images a fixed fifth of each
     class is held out.
     """
+    parts = {"": False}
     if has_train_folder(root):
-        parts = [("train", False)]
-        if (test := test_folder(root)) is not None:
-            parts.append((test, True))
-    else:
-        parts = [("", False)]
+        test = test_folder(root)
+        parts = {"train": False} if test is None else {"train": False, test: True}
     samples = []
-    for folder, is_test in parts:
+    for folder, is_test in parts.items():
         skip = depth + (1 if folder else 0)
         for key in image_files(root, folder):
             names = key.split("/")
             if len(names) > skip:
                 samples.append(Sample(key, "/".join(names[skip - depth : skip]), is_test))
-    if not any(sample.is_test for sample in samples):
-        samples = _hold_out_tests(samples)
-    return samples
-
-
-def _hold_out_tests(samples: list[Sample]) -> list[Sample]:
-    """Move a fixed fraction of each class to the test part."""
+    if any(sample.is_test for sample in samples):
+        return samples
     mask = holdout_mask(np.array([sample.class_name for sample in samples]), TEST_SHARE, "folder")
-    return [Sample(sample.key, sample.class_name, bool(is_test)) for sample, is_test in zip(samples, mask)]
+    return [replace(sample, is_test=bool(is_test)) for sample, is_test in zip(samples, mask)]
 
 
 def normalised_name(name: str) -> str:
@@ -124,8 +119,30 @@ def class_folders(name: str, root: Path, official: Sequence[str] | None = None) 
             f"{root} holds a folder {unknown[0]!r}, which is not a class of {name}; "
             f"expected names such as {official[0]!r}. For other images use the data set 'folder'."
         )
-    samples = [
-        Sample(sample.key, by_name[normalised_name(sample.class_name)], sample.is_test) for sample in samples
-    ]
+    samples = [replace(sample, class_name=by_name[normalised_name(sample.class_name)]) for sample in samples]
+    return official_classes(name, root, official, samples)
+
+
+def official_classes(name: str, root: Path, official: Sequence[str], samples: Sequence[Sample]) -> Dataset:
+    """Build a data set of files with those `official` classes, in their order, that have samples."""
     present = {sample.class_name for sample in samples}
     return dataset_from_samples(name, [c for c in official if c in present], samples, FileReader(root))
+
+
+def load(data: Path) -> Dataset:
+    """Load `train/<class>/*` and `test/<class>/*`, or `<class>/*` with a fifth held out."""
+    return class_folders("folder", data)
+
+
+INFO = DatasetInfo(
+    name="folder",
+    title="Your own folder of class folders",
+    loader=load,
+    n_classes=None,
+    images="yours",
+    size="yours",
+    licence="yours",
+    how_to_get="Put the images of each class into a folder of their own and name the parent folder with --data.",
+    layouts="train/<class>/* and test/<class>/*, or <class>/*",
+    tasks=2,
+)

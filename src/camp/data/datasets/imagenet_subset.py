@@ -25,7 +25,8 @@ def load(data: Path) -> Dataset:
 
     Classes are sorted by id in both cases, as the published class order (of FACIL) assumes.
     """
-    if not has_train_folder(data) or test_folder(data) is None:
+    test = test_folder(data)
+    if not has_train_folder(data) or test is None:
         raise CampError(f"{data} does not hold ImageNet: expected train/<wnid>/* and val/<wnid>/*.")
     # List only the folder names until the 100 classes are known.
     wnids = sorted(path.name for path in (data / "train").iterdir() if path.is_dir() and path.name[0] != ".")
@@ -37,7 +38,6 @@ def load(data: Path) -> Dataset:
         raise CampError(
             f"{data}/train holds {len(wnids)} class folders; expected all 1,000 of ImageNet-1k, or 100."
         )
-    test = test_folder(data)
     missing = [wnid for wnid in classes if not (data / f"{test}/{wnid}").is_dir()]
     if missing:
         raise CampError(

@@ -4,8 +4,8 @@ from pathlib import Path
 from typing import Any
 
 from camp.core.errors import CampError
-from camp.data.datasets.base import Dataset, FileReader, Sample, dataset_from_samples, official_names
-from camp.data.datasets.folders import class_folders, has_train_folder, image_files
+from camp.data.datasets.base import Dataset, Sample, official_names
+from camp.data.datasets.folders import class_folders, has_train_folder, image_files, official_classes
 from camp.data.datasets.info import DatasetInfo
 
 TEST_LABELS = "cars_test_annos_withlabels.mat"
@@ -42,27 +42,21 @@ def _two_folders(root: Path) -> Dataset:
     for folder, path, is_test in tables:
         # Some copies wrap each folder in one of the same name.
         prefix = f"{folder}/{folder}" if (root / folder / folder).is_dir() else folder
-        for row in _matlab(path, "annotations"):
-            samples.append(
-                _sample(path, files, f"{prefix}/{row['fname'].item()}", row["class"].item(), is_test)
-            )
-    return _dataset(root, samples)
+        for row in _matlab(path):
+            key = f"{prefix}/{row['fname'].item()}"
+            samples.append(_sample(path, files, key, row["class"].item(), is_test))
+    return official_classes("stanford_cars", root, official_names("stanford_cars"), samples)
 
 
 def _one_folder(root: Path) -> Dataset:
     """Load `car_ims/000001.jpg` ..., with one table for train and test."""
     path = root / "cars_annos.mat"
     files = set(image_files(root))
-    rows = _matlab(path, "annotations")
-    return _dataset(
-        root,
-        [
-            _sample(
-                path, files, row["relative_im_path"].item(), row["class"].item(), bool(row["test"].item())
-            )
-            for row in rows
-        ],
-    )
+    samples = []
+    for row in _matlab(path):
+        key, number, is_test = (row[name].item() for name in ("relative_im_path", "class", "test"))
+        samples.append(_sample(path, files, key, number, bool(is_test)))
+    return official_classes("stanford_cars", root, official_names("stanford_cars"), samples)
 
 
 def _sample(path: Path, files: set[str], key: str, number: int, is_test: bool) -> Sample:
@@ -73,12 +67,6 @@ def _sample(path: Path, files: set[str], key: str, number: int, is_test: bool) -
     if not 1 <= number <= len(names):
         raise CampError(f"{path} gives {key} the class {number}; expected 1..{len(names)}.")
     return Sample(key, names[number - 1], is_test)
-
-
-def _dataset(root: Path, samples: list[Sample]) -> Dataset:
-    present = {sample.class_name for sample in samples}
-    classes = [name for name in official_names("stanford_cars") if name in present]
-    return dataset_from_samples("stanford_cars", classes, samples, FileReader(root))
 
 
 def _find_table(root: Path, name: str) -> Path:
@@ -92,14 +80,14 @@ def _find_table(root: Path, name: str) -> Path:
     )
 
 
-def _matlab(path: Path, variable: str) -> Any:
-    """Return the rows of a struct array in a MATLAB file."""
+def _matlab(path: Path) -> Any:
+    """Return the rows of the struct array `annotations` in a MATLAB file."""
     from scipy.io import loadmat
 
     try:
-        return loadmat(path)[variable].ravel()
+        return loadmat(path)["annotations"].ravel()
     except Exception as error:
-        raise CampError(f"{path} cannot be read as a MATLAB file with {variable!r} ({error}).") from error
+        raise CampError(f"{path} cannot be read as a MATLAB file with 'annotations' ({error}).") from error
 
 
 INFO = DatasetInfo(

@@ -27,7 +27,7 @@ from camp.methods.gccd.adaptation import feature_pairs
 from camp.methods.gccd.camp import CampSettings, camp_parts
 from camp.methods.gccd.centroid_method import CentroidMethod
 from camp.methods.settings import check_positive, check_share
-from camp.nn.adapters.linear import least_squares
+from camp.nn.adapters.solvers import least_squares
 
 
 @dataclass(frozen=True)

@@ -3,22 +3,24 @@
 from collections.abc import Callable
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
 from camp.core.errors import CampError
 from camp.core.progress import Progress
-from camp.nn.adapters.descent import fit_network
-from camp.nn.adapters.linear import fit_linear
-from camp.nn.adapters.sdc import fit_sdc
-from camp.nn.adapters.settings import AdapterSettings
+from camp.nn.adapters.solvers import Adapter, AdapterSettings, fit_linear, fit_network, fit_sdc
 from camp.nn.distillers import mlp, trex
 
 __all__ = ["ADAPTERS", "Adapter", "AdapterSettings", "fit_adapter"]
 
-Adapter = Callable[[Tensor], Tensor]
-"""Function from centroids (k, D) in the old feature space to the new one."""
+NETWORKS: dict[str, Callable[[int], nn.Module]] = {
+    "linear": lambda dim: nn.Linear(dim, dim),
+    "mlp": mlp,
+    # Without its last normalisation, since the new features are not normalised.
+    "trex": lambda dim: trex(dim)[:-1],
+}
+"""Adapters that are trained by SGD, by the length of features."""
 
-ADAPTERS = ("none", "linear", "mlp", "trex", "sdc")
+ADAPTERS = ("none", *NETWORKS, "sdc")
 
 
 def fit_adapter(
@@ -39,12 +41,10 @@ def fit_adapter(
     progress = progress or Progress(quiet=True)
     if name == "none":
         return lambda centroids: centroids
-    if name == "linear":
-        return fit_linear(old, new, settings, generator, progress, views)
-    if name in ("mlp", "trex"):
-        # T-ReX without its last normalisation, since the new features are not normalised.
-        network = mlp(old.shape[1]) if name == "mlp" else trex(old.shape[1])[:-1]
-        return fit_network(network, old, new, settings, generator, progress, views)
+    if name == "linear" and settings.solver == "exact":
+        return fit_linear(old, new, settings)
     if name == "sdc":
         return fit_sdc(old, new, settings)
+    if name in NETWORKS:
+        return fit_network(NETWORKS[name](old.shape[1]), old, new, settings, generator, progress, views)
     raise CampError(f'There is no adapter "{name}"; the adapters are {", ".join(ADAPTERS)}.')

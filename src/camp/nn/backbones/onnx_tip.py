@@ -128,10 +128,9 @@ def _resnet(graph: Graph, tip: ResNet18, x: str) -> str:
         """Add a convolution with its batch norm folded in."""
         assert isinstance(conv, nn.Conv2d)
         assert isinstance(norm, nn.BatchNorm2d)
-        assert norm.running_mean is not None
-        assert norm.running_var is not None
-        factor = norm.weight * torch.rsqrt(norm.running_var + norm.eps)
-        weight, bias = conv.weight * factor[:, None, None, None], norm.bias - norm.running_mean * factor
+        mean, variance = norm.get_buffer("running_mean"), norm.get_buffer("running_var")
+        factor = norm.weight * torch.rsqrt(variance + norm.eps)
+        weight, bias = conv.weight * factor[:, None, None, None], norm.bias - mean * factor
         pad, stride = conv.kernel_size[0] // 2, conv.stride[0]
         return graph.node("Conv", x, weight, bias, strides=[stride] * 2, pads=[pad] * 4)
 

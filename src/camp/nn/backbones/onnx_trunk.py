@@ -11,15 +11,16 @@ import torch
 
 from camp.nn.backbones import efficientnet, vit
 from camp.nn.onnx.graph import FUSED, Graph
+from camp.nn.onnx.operators import layer_norm, plain_norm
 
 
+@torch.no_grad()
 def trunk_graph(trunk: torch.nn.Module, resolution: int) -> bytes:
     """Return the serialized ONNX graph of a frozen trunk."""
-    with torch.no_grad():
-        if isinstance(trunk, vit.VitTrunk):
-            return _vit_graph(trunk, resolution)
-        assert isinstance(trunk, efficientnet.EfficientNetTrunk)
-        return _efficientnet_graph(trunk, resolution)
+    if isinstance(trunk, vit.VitTrunk):
+        return _vit_graph(trunk, resolution)
+    assert isinstance(trunk, efficientnet.EfficientNetTrunk)
+    return _efficientnet_graph(trunk, resolution)
 
 
 def _vit_graph(trunk: vit.VitTrunk, resolution: int) -> bytes:
@@ -39,27 +40,22 @@ def _vit_graph(trunk: vit.VitTrunk, resolution: int) -> bytes:
     for block in trunk.blocks:
         assert isinstance(block, vit.Block)
         x = _block(graph, x, block)
-    tokens = x
-    if trunk.normalised:
-        tokens = graph.node("LayerNormalization", x, torch.ones(dim), torch.zeros(dim), epsilon=vit.EPS)
+    tokens = plain_norm(graph, x, dim, vit.EPS) if trunk.normalised else x
     cls = graph.node("Gather", x, torch.tensor(0), axis=1)
     return graph.model(resolution, {"tokens": tokens, "cls": cls})
 
 
 def _block(graph: Graph, x: str, block: vit.Block) -> str:
-    def norm(x: str, norm: torch.nn.LayerNorm) -> str:
-        return graph.node("LayerNormalization", x, norm.weight, norm.bias, epsilon=vit.EPS)
-
     def branch(y: str, linear: torch.nn.Linear, scale: torch.nn.Module) -> str:
         factor = scale.gamma if isinstance(scale, vit.LayerScale) else torch.ones(linear.out_features)
         y = graph.node("MatMul", y, (linear.weight * factor[:, None]).T)
         return graph.node("Add", y, linear.bias * factor)
 
     attn, mlp = block.attn, block.mlp
-    y = norm(x, block.norm1)
+    y = layer_norm(graph, x, block.norm1)
     y = graph.node("Attention", y, attn.qkv.weight.T, attn.qkv.bias, domain=FUSED, num_heads=attn.heads)
     x = graph.node("Add", x, branch(y, attn.proj, block.ls1))
-    y = graph.node("MatMul", norm(x, block.norm2), mlp.fc1.weight.T)
+    y = graph.node("MatMul", layer_norm(graph, x, block.norm2), mlp.fc1.weight.T)
     y = graph.node("BiasGelu", y, mlp.fc1.bias, domain=FUSED)
     return graph.node("Add", x, branch(y, mlp.fc2, block.ls2))
 

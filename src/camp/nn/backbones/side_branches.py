@@ -48,7 +48,8 @@ class SideBranches:
         self._branched = {
             name: BranchedConv(module)
             for name, module in network.named_modules()
-            if isinstance(module, nn.Conv2d) and _shape(module) == ((3, 3), (1, 1), (1, 1))
+            if isinstance(module, nn.Conv2d)
+            and (module.kernel_size, module.padding, module.dilation) == ((3, 3), (1, 1), (1, 1))
         }
         if not self._branched:
             raise CampError("Side branches need 3 x 3 convolutions, and this network has none.")
@@ -65,11 +66,6 @@ class SideBranches:
         self._hook.remove()
         for parameter in self._trained:
             parameter.requires_grad_(True)
-
-
-def _shape(module: nn.Conv2d) -> tuple[object, ...]:
-    """Return kernel size, padding and dilation."""
-    return module.kernel_size, module.padding, module.dilation
 
 
 def _set_submodule(network: nn.Module, name: str, module: nn.Module) -> None:

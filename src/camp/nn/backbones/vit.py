@@ -251,15 +251,13 @@ def split(
     with torch.device("meta"):  # without initializing weights, since they are replaced
         trunk = VitTrunk(shape, first, resolution, normalised=trained == 1)
         tip = VitTip(shape, trained)
-    embedding = {
-        name: state[name] for name in ("cls_token", "patch_embed.proj.weight", "patch_embed.proj.bias")
-    }
+    names = ("cls_token", "patch_embed.proj.weight", "patch_embed.proj.bias")
+    embedding = {name: state[name] for name in names}
     embedding["pos_embed"] = interpolate_positions(state["pos_embed"], resolution // shape.patch)
     trunk.load_state_dict(embedding | _select_blocks(state, 0, first), assign=True)
-    final = {name: state[name] for name in ("norm.weight", "norm.bias")}
-    trained_weights = final | _select_blocks(state, first, depth)
+    final = {name: state[name] for name in ("norm.weight", "norm.bias")} | _select_blocks(state, first, depth)
     # Copied, since training changes them in place.
-    tip.load_state_dict({name: tensor.clone() for name, tensor in trained_weights.items()}, assign=True)
+    tip.load_state_dict({name: tensor.clone() for name, tensor in final.items()}, assign=True)
     trunk.eval().requires_grad_(False)
     tip.requires_grad_(True)
     tip.norm.requires_grad_(False)
@@ -365,14 +363,12 @@ def _chunks(
 ) -> Iterator[tuple[slice, Tensor, Tensor | None]]:
     """Yield slices of the batch with their tokens in `dtype` and their scales (b, 1, N), or None."""
     count = len(tokens)
-    size = count
-    if tokens.device.type == "cpu":
-        size = max(1, CHUNK_BYTES // (4 * tokens[0].numel())) if count else 1
-    buffer = (
-        None
-        if tokens.dtype == dtype
-        else tokens.new_empty((min(size, count), *tokens.shape[1:]), dtype=dtype)
-    )
+    size = max(count, 1)
+    if count and tokens.device.type == "cpu":
+        size = max(1, CHUNK_BYTES // (4 * tokens[0].numel()))
+    buffer = None
+    if tokens.dtype != dtype:
+        buffer = tokens.new_empty((min(size, count), *tokens.shape[1:]), dtype=dtype)
     for start in range(0, count, size):
         part = slice(start, min(start + size, count))
         x = tokens[part] if buffer is None else buffer[: part.stop - start].copy_(tokens[part])

@@ -187,15 +187,12 @@ def infer_vit_shape(state: State, source: str) -> VitShape:
 
 def check_names(state: State, expected: dict[str, tuple[int, ...]], source: str, name: str) -> None:
     """Raise an error if tensors are missing, unexpected or of another shape than in `expected`."""
-    faults = (
-        ("lacks", [key for key in expected if key not in state]),
-        ("has unexpected", [key for key in state if key not in expected]),
-        (
-            "has another size of",
-            [key for key in expected if key in state and state[key].shape != expected[key]],
-        ),
-    )
-    found = [f"{verb} {_abbreviate(keys)}" for verb, keys in faults if keys]
+    faults = {
+        "lacks": [key for key in expected if key not in state],
+        "has unexpected": [key for key in state if key not in expected],
+        "has another size of": [k for k in expected if k in state and state[k].shape != expected[k]],
+    }
+    found = [f"{verb} {_abbreviate(keys)}" for verb, keys in faults.items() if keys]
     if found:
         raise CampError(f"{source} does not fit {name}: it {' and '.join(found)}.")
 

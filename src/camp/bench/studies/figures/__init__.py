@@ -2,9 +2,8 @@
 
 from collections.abc import Callable
 
-from camp.bench.studies.figures import distances, lines, maps, tables
-from camp.bench.studies.figures.drawn import Drawn
-from camp.bench.studies.figures.rows import Row
+from camp.bench.studies.figures import lines, maps, tables
+from camp.bench.studies.figures.rows import Drawn, Row
 from camp.bench.studies.study import Study
 
 DRAWINGS: dict[str, Callable[[Study, list[Row]], Drawn]] = {
@@ -17,8 +16,8 @@ DRAWINGS: dict[str, Callable[[Study, list[Row]], Drawn]] = {
     "curves": lines.curves,
     "number-of-categories": lines.number_of_categories,
     "plasticity-forgetting": lines.plasticity_forgetting,
-    "before-after": distances.before_after,
-    "centroid-distance": distances.centroid_distance,
+    "before-after": lines.before_after,
+    "centroid-distance": lines.centroid_distance,
     "heat-maps": maps.heat_maps,
     "scenarios": maps.scenarios,
     "task-confusion": maps.task_confusion,

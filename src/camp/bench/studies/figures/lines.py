@@ -1,21 +1,34 @@
-"""Figures of lines, and plasticity against forgetting."""
+"""Figures of lines and bars, and plasticity against forgetting."""
 
+import itertools
 from collections.abc import Callable
 
 from camp.bench.evaluation.class_groups import GROUPS, Group
+from camp.bench.evaluation.feature_map import Kind
 from camp.bench.evaluation.summary import mean
-from camp.bench.report.charts import Chart, Rule, ScatterPoint, Series, grid, line_chart, scatter_chart
+from camp.bench.report.charts import (
+    Bar,
+    Chart,
+    Rule,
+    ScatterPoint,
+    Series,
+    bar_chart,
+    grid,
+    line_chart,
+    scatter_chart,
+)
 from camp.bench.report.numbers import decimal
-from camp.bench.report.tables import Cell, Table
-from camp.bench.report.theme import INK, Style
+from camp.bench.report.tables import Cell, Cells, Table
+from camp.bench.report.theme import INK, KNOWN, NOVEL, Style
 from camp.bench.results import StoredRun
-from camp.bench.studies.figures.drawn import Drawn, name_of
-from camp.bench.studies.figures.rows import End, Row, values_of, wanted
+from camp.bench.studies.figures.rows import Drawn, End, Row, name_of, values_of, wanted
 from camp.bench.studies.figures.tables import varied
 from camp.bench.studies.study import Study
 
 ENDS: tuple[tuple[End, int], ...] = (("stored", 1), ("adapted", 0))
 """Which centroids, and the dash of their line."""
+KINDS: tuple[tuple[Kind, str], ...] = (("known", KNOWN), ("novel", NOVEL))
+TITLE = "distance to the true means"
 
 
 def lines(study: Study, rows: list[Row]) -> Drawn:
@@ -52,24 +65,15 @@ def lines(study: Study, rows: list[Row]) -> Drawn:
 
 
 def _panel(drawn: list[Series], x_title: str, rules: list[Rule], title: str | None = None) -> Chart:
-    return line_chart(
-        drawn,
-        description="",
-        x_title=x_title,
-        from_zero=False,
-        rules=rules,
-        legend=True,
-        title=title,
-    )
+    return line_chart(drawn, x_title=x_title, from_zero=False, rules=rules, legend=True, title=title)
 
 
 def alpha(study: Study, rows: list[Row]) -> Drawn:
     """Accuracy, and distance to the true means before and after adaptation, for each distiller."""
     accuracy, distance = [], []
     for number, distiller in enumerate(values_of(rows, "distiller")):
-        own = sorted(
-            (row for row in rows if row["distiller"] == distiller), key=lambda row: float(row["alpha"])
-        )
+        own = [row for row in rows if row["distiller"] == distiller]
+        own.sort(key=lambda row: float(row["alpha"]))
         xs, style = [float(row["alpha"]) for row in own], Style.number(number)
         accuracy.append(Series(name_of(distiller), style, xs, [row.metric("all") for row in own]))
         for end, dash in ENDS:
@@ -78,11 +82,8 @@ def alpha(study: Study, rows: list[Row]) -> Drawn:
             distance.append(Series(f"{name_of(distiller)}, {end}", dashed, xs, values))
     x_title = "alpha, weight of distillation"
     left = _panel(accuracy, x_title, [], "accuracy, all classes")
-    title = "distance to the true means"
-    right = line_chart(
-        distance, description=title, x_title=x_title, title=title, fractions=False, legend=True
-    )
-    cells: list[tuple[Cell, ...]] = [
+    right = line_chart(distance, x_title=x_title, title=TITLE, fractions=False, legend=True)
+    cells: list[Cells] = [
         (
             *(name_of(row[name]) for name in ("distiller", "alpha")),
             *(row.metric(name) for name in GROUPS),
@@ -98,28 +99,15 @@ def alpha(study: Study, rows: list[Row]) -> Drawn:
 def curves(study: Study, rows: list[Row]) -> Drawn:
     """Mean accuracy over the tasks so far, after each task."""
     tasks = range(max(len(row.first.results.tasks) for row in rows))
-    panels = [
-        line_chart(
-            [
-                Series(
-                    name_of(row.options["method"]),
-                    Style.number(number),
-                    [t + 1 for t in tasks],
-                    [row.over_seeds(_after(t, kind)) for t in tasks],
-                )
-                for number, row in enumerate(rows)
-            ],
-            description="",
-            x_title="after task",
-            y_title="accuracy",
-            legend=True,
-            title=name_of(kind),
-        )
-        for kind in GROUPS
-    ]
-    cells: list[tuple[Cell, ...]] = [
-        (row.label, *(row.over_seeds(_after(t, "all")) for t in tasks)) for row in rows
-    ]
+    xs, panels = [t + 1 for t in tasks], []
+    for kind in GROUPS:
+        drawn = []
+        for number, row in enumerate(rows):
+            values = [row.over_seeds(_after(t, kind)) for t in tasks]
+            drawn.append(Series(name_of(row.options["method"]), Style.number(number), xs, values))
+        title = name_of(kind)
+        panels.append(line_chart(drawn, x_title="after task", y_title="accuracy", legend=True, title=title))
+    cells: list[Cells] = [(row.label, *(row.over_seeds(_after(t, "all")) for t in tasks)) for row in rows]
     columns = tuple(f"after task {t + 1}" for t in tasks)
     table = Table(("method", *columns), cells, frozenset(columns))
     return Drawn(table, grid(panels, 3, "Accuracy after each task."))
@@ -139,7 +127,7 @@ def number_of_categories(study: Study, rows: list[Row]) -> Drawn:
     """For each method and task: the score over the number of categories, the estimate, and the true number."""
     tasks = max(len(row.first.results.tasks) for row in rows)
     panels = []
-    cells: list[tuple[Cell, ...]] = []
+    cells: list[Cells] = []
     for row in rows:
         method = name_of(row.options["method"])
         for t in range(tasks):
@@ -160,7 +148,6 @@ def number_of_categories(study: Study, rows: list[Row]) -> Drawn:
             panels.append(
                 line_chart(
                     drawn,
-                    description="",
                     x_title="categories",
                     y_title="score on labelled images",
                     from_zero=False,
@@ -170,7 +157,7 @@ def number_of_categories(study: Study, rows: list[Row]) -> Drawn:
                 )
             )
     words = "Score on labelled images over the number of categories; solid: true number, dotted: estimate."
-    table = Table(("method", "task", "there are", "estimated"), cells, frozenset())
+    table = Table(("method", "task", "there are", "estimated"), cells)
     return Drawn(table, grid(panels, tasks, words), [words])
 
 
@@ -189,3 +176,51 @@ def plasticity_forgetting(study: Study, rows: list[Row]) -> Drawn:
         y_title="plasticity",
     )
     return Drawn(varied(rows, ["plasticity", "forgetting", "all"]), figure)
+
+
+def before_after(study: Study, rows: list[Row]) -> Drawn:
+    """Bars: the distance of stored and adapted centroids, for each value of an option."""
+    x = wanted(study, "x")
+    bars = [Bar(f"{name_of(x)} {name_of(row[x])}", end, row.distance(end)) for row in rows for end, _ in ENDS]
+    figure = bar_chart(
+        bars,
+        {"stored": "var(--s3)", "adapted": "var(--s4)"},
+        description=f"Distance of centroids to the true means, by {name_of(x)}.",
+        x_title=TITLE,
+        fractions=False,
+        legend=True,
+    )
+    cells: list[Cells] = [(name_of(row[x]), *(decimal(row.distance(end)) for end, _ in ENDS)) for row in rows]
+    return Drawn(Table((name_of(x), "stored", "adapted"), cells), figure)
+
+
+def centroid_distance(study: Study, rows: list[Row]) -> Drawn:
+    """Lines over tasks: known and novel classes, stored and adapted centroids; one panel per row."""
+    panels = []
+    cells: list[Cells] = []
+    for row in rows:
+        tasks = range(1, len(row.first.results.tasks))
+        drawn = []
+        for (kind, colour), (end, dash) in itertools.product(KINDS, ENDS):
+            values = [row.distance(end, kind, t) for t in tasks]
+            drawn.append(Series(f"{kind}, {end}", Style(colour, dash, dash), [t + 1 for t in tasks], values))
+        panels.append(
+            line_chart(
+                drawn,
+                x_title="after task",
+                y_title=TITLE,
+                fractions=False,
+                legend=True,
+                title=name_of(row.options["method"]),
+            )
+        )
+        for t in tasks:
+            line: list[Cell] = [row.label, t + 1]
+            for kind, _ in KINDS:
+                before, after = row.distance("stored", kind, t), row.distance("adapted", kind, t)
+                less = 1 - after.mean / before.mean if before and after and before.mean else None
+                line += [decimal(before), decimal(after), None if less is None else f"{100 * less:.1f} %"]
+            cells.append(tuple(line))
+    each = ("known stored", "known adapted", "less by", "novel stored", "novel adapted", "less by ")
+    table = Table(("method", "after task", *each), cells)
+    return Drawn(table, grid(panels, 3, "Distance of centroids to the true means by task."))

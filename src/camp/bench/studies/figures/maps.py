@@ -5,9 +5,8 @@ import numpy as np
 from camp.bench.evaluation.class_groups import GROUPS
 from camp.bench.evaluation.confusion import normalised_rows
 from camp.bench.report.charts import Chart, grid, heat_map, map_chart
-from camp.bench.report.tables import Cell, Table
-from camp.bench.studies.figures.drawn import Drawn, name_of
-from camp.bench.studies.figures.rows import Row, values_of, wanted
+from camp.bench.report.tables import Cells, Table
+from camp.bench.studies.figures.rows import Drawn, Row, name_of, values_of, wanted
 from camp.bench.studies.figures.tables import varied
 from camp.bench.studies.study import Study
 
@@ -48,7 +47,6 @@ def _map(study: Study, rows: list[Row], name: str, title: str, limits: tuple[flo
         cells,
         list(map(name_of, xs)),
         list(map(name_of, ys)),
-        description="",
         x_title=name_of(x),
         y_title=name_of(y),
         limits=limits,
@@ -60,7 +58,7 @@ def _map(study: Study, rows: list[Row], name: str, title: str, limits: tuple[flo
 def task_confusion(study: Study, rows: list[Row]) -> Drawn:
     """For each method: the fraction of each task's images assigned to the categories of every task."""
     panels = []
-    cells: list[tuple[Cell, ...]] = []
+    cells: list[Cells] = []
     for kind in GROUPS:
         for row in rows:
             counts = sum(np.array(run.results.confusion[kind]) for run in row.runs)
@@ -71,7 +69,6 @@ def task_confusion(study: Study, rows: list[Row]) -> Drawn:
                     shares.tolist(),
                     tasks,
                     tasks,
-                    description="",
                     x_title="predicted task",
                     y_title="true task",
                     digits=1,
@@ -82,18 +79,18 @@ def task_confusion(study: Study, rows: list[Row]) -> Drawn:
             cells.append((row.label, name_of(kind), _mean(np.diag(shares)), _mean(shares[:-1, -1])))
     columns = ("method", "classes", "to their own task", "earlier ones to the last task")
     words = "To which task the images of each task are assigned."
-    return Drawn(Table(columns, cells, frozenset()), grid(panels, len(rows), words))
+    return Drawn(Table(columns, cells), grid(panels, len(rows), words))
 
 
 def _mean(shares: np.ndarray) -> str | None:
     present = shares[~np.isnan(shares)]
-    return f"{100 * present.mean():.1f} %" if present.size else None
+    return _percent(present.mean()) if present.size else None
 
 
 def drift(study: Study, rows: list[Row]) -> Drawn:
     """One panel per method: test images, and stored, adapted and true centroids after the second of two tasks."""
     panels = []
-    cells: list[tuple[Cell, ...]] = []
+    cells: list[Cells] = []
     for row in rows:
         results = row.first.results
         if results.map is None:
@@ -101,23 +98,17 @@ def drift(study: Study, rows: list[Row]) -> Drawn:
         last = results.tasks[-1]
         first, second = _percent(last.agnostic.all[0]), _percent(last.agnostic.all[-1])
         title = f"{name_of(row.options['method'])}: task 1 {first}, task 2 {second}"
-        panels.append(map_chart(results.map, description="", by_class=True, title=title, side=300))
+        panels.append(map_chart(results.map, by_class=True, title=title, side=300))
         distance = last.drift.all if last.drift else None
         ends = (f"{distance.stored:.3f}", f"{distance.adapted:.3f}") if distance else (None, None)
         cells.append((row.label, _percent(last.stored.all[0]) if last.stored else None, first, second, *ends))
-    columns = (
-        "method",
-        "task 1 by stored centroids",
-        "task 1",
-        "task 2",
-        "distance stored",
-        "distance adapted",
-    )
+    tasks = ("task 1 by stored centroids", "task 1", "task 2")
     words = (
         "Test images (dots: task 1, crosses: task 2; one colour per class), centroids after the second task "
         "(arrows from stored to adapted) and true class means (rings)."
     )
-    return Drawn(Table(columns, cells, frozenset()), grid(panels, 3, words), [words])
+    table = Table(("method", *tasks, "distance stored", "distance adapted"), cells)
+    return Drawn(table, grid(panels, 3, words), [words])
 
 
 def _percent(share: float | None) -> str | None:

@@ -1,17 +1,64 @@
-"""The rows of a study with their runs, and metrics over the seeds of a row."""
+"""What a study is drawn from and what a drawing returns: rows with their runs, figures, tables and names."""
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, Literal
 
 from camp.bench.evaluation.class_groups import Group
+from camp.bench.evaluation.summary import mean
+from camp.bench.report.charts import Chart
 from camp.bench.report.numbers import Spread, spread
 from camp.bench.report.run_tables import METRICS, metric_of_run
+from camp.bench.report.tables import Table
 from camp.bench.results import Results, StoredRun
 from camp.bench.studies.study import Options, Study
 from camp.core.errors import CampError
 
 End = Literal["stored", "adapted"]
+
+
+@dataclass(frozen=True)
+class Drawn:
+    """A figure and the table of its numbers."""
+
+    table: Table
+    figure: Chart | None = None
+    notes: list[str] = field(default_factory=list)
+    """Sentences above the table."""
+
+
+NAMES = {
+    "all": "all classes",
+    "known": "known classes",
+    "novel": "novel classes",
+    "fd": "FD",
+    "mlp": "MLP",
+    "trex": "T-ReX",
+    "sdc": "SDC",
+    "camp": "CAMP",
+    "camp-plus": "CAMP+",
+    "gcd": "GCD",
+    "gcd-fd": "GCD+FD",
+    "gcd-ewc": "GCD+EWC",
+    "gcd-er": "GCD+ER",
+    "metagcd": "MetaGCD",
+    "simgcd": "SimGCD",
+    "igcd": "IGCD",
+    "gm": "GM",
+    "pa": "PA",
+    "frozen": "Frozen",
+}
+
+
+def name_of(value: object) -> str:
+    """A value as figures and tables print it.
+
+    >>> name_of("gcd-fd"), name_of(0.5), name_of("labelled_fraction")
+    ('GCD+FD', '0.5', 'labelled fraction')
+    """
+    if isinstance(value, str):
+        return NAMES.get(value, value.replace("_", " "))
+    return f"{value:g}" if isinstance(value, float) else str(value)
 
 
 @dataclass(frozen=True)
@@ -44,10 +91,9 @@ class Row:
 
     def metric(self, name: str) -> Spread | None:
         """One of METRICS over the seeds."""
-        for known in METRICS:
-            if known == name:
-                return spread([metric_of_run(run, known) for run in self.runs])
-        raise CampError(f'There is no metric "{name}"; there are {", ".join(METRICS)}.')
+        if name not in METRICS:
+            raise CampError(f'There is no metric "{name}"; there are {", ".join(METRICS)}.')
+        return self.over_seeds(lambda run: metric_of_run(run, name))
 
     def over_seeds(self, of: Callable[[StoredRun], float | None]) -> Spread | None:
         """Mean and deviation of a number of each run."""
@@ -59,8 +105,7 @@ class Row:
         def of(run: StoredRun) -> float | None:
             tasks = run.results.tasks if task is None else run.results.tasks[task : task + 1]
             found = [d for t in tasks if t.drift and (d := t.drift[kind])]
-            values = [d.stored if end == "stored" else d.adapted for d in found]
-            return sum(values) / len(values) if values else None
+            return mean(getattr(distance, end) for distance in found)
 
         return self.over_seeds(of)
 

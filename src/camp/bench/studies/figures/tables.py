@@ -4,9 +4,8 @@ from camp.bench.evaluation.class_groups import GROUPS
 from camp.bench.report.groups import group_runs
 from camp.bench.report.published import TABLE_1, TABLE_2, PaperTable, beside_paper, other_orders
 from camp.bench.report.run_tables import METRICS
-from camp.bench.report.tables import Cell, Table
-from camp.bench.studies.figures.drawn import Drawn, name_of
-from camp.bench.studies.figures.rows import Row
+from camp.bench.report.tables import Cells, Table
+from camp.bench.studies.figures.rows import Drawn, Row, name_of
 from camp.bench.studies.study import Study
 from camp.core.errors import CampError
 
@@ -21,17 +20,17 @@ def varied(rows: list[Row], metrics: list[str]) -> Table:
     names = list(dict.fromkeys(name for row in rows for name in row.options))
     names = [name for name in names if len({str(row[name]) for row in rows}) > 1] or ["method"]
     seeds = max(len(row.runs) for row in rows) > 1
-    lines: list[tuple[Cell, ...]] = []
+    lines: list[Cells] = []
     for row in rows:
-        told = [None if row[name] is None else name_of(row[name]) for name in names]
-        lines.append((*told, *([len(row.runs)] if seeds else []), *(row.metric(name) for name in metrics)))
+        values = [None if row[name] is None else name_of(row[name]) for name in names]
+        lines.append((*values, *([len(row.runs)] if seeds else []), *(row.metric(name) for name in metrics)))
     columns = (*(name.replace("_", " ") for name in names), *(["seeds"] if seeds else []), *metrics)
     return Table(columns, lines, frozenset(metrics))
 
 
 def ablation(study: Study, rows: list[Row]) -> Drawn:
     """The paper's Table 4: which part is left out, and the accuracy without it."""
-    lines: list[tuple[Cell, ...]] = []
+    lines: list[Cells] = []
     for row in rows:
         parts = (
             row.options.get("supervised", True),

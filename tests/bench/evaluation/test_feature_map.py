@@ -3,7 +3,7 @@ import warnings
 import numpy as np
 import pytest
 
-from camp.bench.evaluation.projection import fit_plane
+from camp.bench.evaluation.feature_map import fit_plane
 
 
 def test_plane_is_spanned_by_the_largest_eigenvectors() -> None:
