@@ -10,14 +10,9 @@ from camp.core.errors import CampError
 from camp.core.progress import Progress
 
 
-def export(words: list[str]) -> int:
-    """Run `camp export WORKSPACE FILE`."""
-    return tyro.cli(_export, args=words, prog="camp export")
-
-
-def _export(
+def export(
     workspace: WorkspaceFolder, file: Annotated[str, tyro.conf.Positional, tyro.conf.arg(metavar="FILE")]
-) -> int:
+) -> None:
     """Write one ONNX file that recognises pictures without camp, in any ONNX runtime.
 
     Args:
@@ -37,4 +32,3 @@ def _export(
         model = open_model(opened)
         export_onnx(model, target)
     print(f"{target}: {len(model.ids)} categories, {target.stat().st_size / 1e6:.1f} MB.")
-    return 0

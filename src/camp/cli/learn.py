@@ -5,18 +5,11 @@ import os
 from pathlib import Path
 from typing import Any
 
-import tyro
-
 from camp.cli.shared import Pictures, WorkspaceFolder, starting
 from camp.core.progress import Progress
 
 
-def learn(words: list[str]) -> int:
-    """Run `camp learn WORKSPACE PICTURES`."""
-    return tyro.cli(_learn, args=words, prog="camp learn")
-
-
-def _learn(
+def learn(
     workspace: WorkspaceFolder,
     pictures: Pictures,
     labels: str | None = None,
@@ -30,7 +23,7 @@ def _learn(
     seed: int | None = None,
     thumbnails: int | None = None,
     quiet: bool = False,
-) -> int:
+) -> None:
     """Learn a folder of pictures: recognise known categories, discover new ones, and keep the old ones.
 
     Pictures in PICTURES/heron/ have the label heron; loose files and those in PICTURES/unlabelled/ have no label. The
@@ -72,7 +65,6 @@ def _learn(
     print(report.summary())
     if report.needs_review:
         print(f"Look at them and name what is new: camp review {workspace}")
-    return 0
 
 
 def _given(**options: object) -> dict[str, Any]:

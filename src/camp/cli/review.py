@@ -3,17 +3,10 @@
 import secrets
 from pathlib import Path
 
-import tyro
-
 from camp.cli.shared import WorkspaceFolder, starting
 
 
-def review(words: list[str]) -> int:
-    """Run `camp review WORKSPACE`."""
-    return tyro.cli(_review, args=words, prog="camp review")
-
-
-def _review(workspace: WorkspaceFolder, port: int | None = None, browser: bool = True) -> int:
+def review(workspace: WorkspaceFolder, port: int | None = None, browser: bool = True) -> None:
     """Open a local page on which categories are named, merged and split, and pictures moved. Ctrl-C ends it.
 
     Args:
@@ -32,4 +25,3 @@ def _review(workspace: WorkspaceFolder, port: int | None = None, browser: bool =
     token = secrets.token_urlsafe(24)
     app = review_app(opened)
     serve(lambda hosts: Guard(app, hosts, token), port, f"/?token={token}", open_browser=browser)
-    return 0

@@ -2,17 +2,10 @@
 
 from pathlib import Path
 
-import tyro
-
 from camp.cli.shared import WorkspaceFolder, starting
 
 
-def status(words: list[str]) -> int:
-    """Run `camp status WORKSPACE`."""
-    return tyro.cli(_status, args=words, prog="camp status")
-
-
-def _status(workspace: WorkspaceFolder) -> int:
+def status(workspace: WorkspaceFolder) -> None:
     """Show the categories, what each batch taught, and which pictures are doubtful.
 
     Args:
@@ -23,4 +16,3 @@ def _status(workspace: WorkspaceFolder) -> int:
         from camp.app.workspace.workspace import Workspace
 
     print(status_text(Workspace.open(Path(workspace))))
-    return 0
