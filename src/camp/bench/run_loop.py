@@ -2,6 +2,7 @@
 
 import contextlib
 import csv
+import dataclasses
 import io
 import time
 from collections import defaultdict
@@ -43,8 +44,8 @@ def run_or_resume(
     """Start the run in `folder`, or continue the one it holds; a finished run is left as it is.
 
     Args:
-        settings: The settings of the run; None continues a run with its own. A run that the folder holds must
-            agree with them in everything that changes its results.
+        settings: None continues a run with its own settings. A run that the folder holds must agree with
+            given ones in everything that changes its results.
         folder: The run folder; it is created once the settings are known to work.
         progress: Where progress is shown.
         command: The command that starts the run, for config.json.
@@ -66,7 +67,6 @@ def run_or_resume(
         with distributed.synchronized_errors():
             experiment = Experiment.prepare(settings, place.read_split())
             if distributed.is_main_process() and state["config"] is None:
-                place.create()
                 held.enter_context(place.locked())
                 place.check_free()  # another process may have been faster
                 made = current_provenance(settings.backbone.device)
@@ -138,11 +138,11 @@ class _RunLoop:
         """Fill the view bank and write the split without unreadable images."""
         with distributed.synchronized_errors():  # one process per machine fills the bank, the others wait
             filled = self.experiment.fill_bank(self.progress)
+            split = self.experiment.split
             if distributed.is_main_process():
                 split = self._readable_split(filled.bad)
-                self.experiment = self.experiment.with_split(split)
-        shared = distributed.broadcast(self.experiment.split.to_json())
-        self.experiment = self.experiment.with_split(Split.from_json(shared))
+        split = Split.from_json(distributed.broadcast(split.to_json()))
+        self.experiment = dataclasses.replace(self.experiment, split=split)
         return filled
 
     def _readable_split(self, bad: dict[str, str]) -> Split:

@@ -14,20 +14,8 @@ from safetensors.torch import load_file
 from torch import Tensor
 
 from camp.bench.checkpoint import write_tensors
-from camp.bench.settings import RunSettings
 from camp.core.errors import CampError
 from camp.core.files import read_json, write_json
-
-
-def training_values(settings: RunSettings) -> dict[str, Any] | None:
-    """Return the nested settings that training depends on; None if it cannot be shared."""
-    after_training = settings.settings.after_training()
-    if after_training is None or settings.data.k != "known":
-        return None
-    values = settings.result_values()
-    for name in after_training:
-        values["settings"].pop(name, None)
-    return values
 
 
 @dataclass(frozen=True)

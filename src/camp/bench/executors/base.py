@@ -44,8 +44,6 @@ class JobResult:
 class Executor(Protocol):
     """Carries out jobs."""
 
-    jobs: int
-    """Number of jobs at a time."""
     shows_progress: bool
     """Whether the jobs themselves show their progress on the screen."""
 

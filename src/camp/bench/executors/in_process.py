@@ -10,7 +10,6 @@ from camp.core.progress import Progress
 class InProcessExecutor:
     """Runs jobs one after another and shows the progress of each."""
 
-    jobs = 1
     shows_progress = True
 
     def __init__(self, progress: Progress) -> None:

@@ -126,7 +126,9 @@ class RayExecutor:
 
     def fill_bank(self, settings: RunSettings, progress: Progress) -> None:
         """Fill the view bank of a run with the whole cluster."""
-        Experiment.prepare(settings).fill_bank(progress, lambda train: self._block_maker(settings, train))
+        experiment = Experiment.prepare(settings)
+        _, train = experiment.image_keys()
+        experiment.fill_bank(progress, self._block_maker(settings, train))
 
     def _block_maker(self, settings: RunSettings, train: set[str]) -> BlockMaker:
         """Return what makes blocks of views in tasks of the cluster."""
