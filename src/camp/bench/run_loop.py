@@ -53,11 +53,7 @@ def run_or_resume(
     """
     place = RunFolder(folder)
     with distributed.process_group(), contextlib.ExitStack() as held:
-        state: dict[str, Any] = {}
-        with distributed.synchronized_errors():
-            if distributed.is_main_process():
-                state = _present_state(place, settings, held)
-        state = distributed.broadcast(state)
+        state = distributed.on_main_process(lambda: _present_state(place, settings, held))
         if state["finished"]:
             return
         if state["config"] is not None:

@@ -55,9 +55,7 @@ def run(words: list[str]) -> int:
                 progress.note(line)
             return _show_comparison(start_comparison(request.study, folder, progress, command), folder)
         if request.settings is not None:
-            with distributed.synchronized_errors():
-                if distributed.is_main_process():
-                    RunFolder(folder).check_free()
+            distributed.on_main_process(RunFolder(folder).check_free)
         elif distributed.broadcast(holds_comparison(folder)):
             return _show_comparison(resume_comparison(folder, progress), folder)
         run_or_resume(request.settings, folder, progress, command)

@@ -246,6 +246,15 @@ def broadcast_bytes(data: bytes, source: int = 0) -> bytes:
     return buffer.numpy().tobytes()
 
 
+def on_main_process(compute: Callable[[], Any]) -> Any:
+    """Return in every process what `compute` returns in the main process; a `CampError` is raised in all."""
+    value = None
+    with synchronized_errors():
+        if is_main_process():
+            value = compute()
+    return broadcast(value)
+
+
 @contextmanager
 def synchronized_errors() -> Iterator[None]:
     """Raise a `CampError` of one process in all of them; no collective operation may run inside."""

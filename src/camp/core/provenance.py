@@ -39,7 +39,7 @@ def current_provenance(device: str = "cpu") -> Provenance:
 def git_commit() -> str | None:
     """Return the commit of the source tree that this package runs from, or None without one."""
     root = Path(__file__).resolve().parents[3]
-    if not (root / ".git").exists():  # an installed package, perhaps inside somebody else's repository
+    if not (root / ".git").exists():  # an installed package, perhaps inside another repository
         return None
     commit = _git(root, "rev-parse", "HEAD")
     changes = _git(root, "status", "--porcelain", "--untracked-files=no", "--", "src")

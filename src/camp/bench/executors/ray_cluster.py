@@ -93,7 +93,7 @@ class RayExecutor:
                 # Ray queues more jobs than fit, so that no node is ever idle.
                 while waiting and len(under_way) < (self.most or 2 * self.jobs):
                     job = waiting.pop(0)
-                    under_way[run.remote(job, marker.path, marker.word, max(1, int(self.cpus)))] = job
+                    under_way[run.remote(job, marker.path, marker.token, max(1, int(self.cpus)))] = job
                 done, _ = self.ray.wait(list(under_way), num_returns=1, timeout=0.5)
                 if not done:
                     yield None
@@ -181,21 +181,21 @@ class _Marker:
     """A file in the folder of the studies by which a worker finds out whether it sees that folder."""
 
     def __init__(self, store: Path) -> None:
-        self.word = uuid.uuid4().hex
-        self.path = store.resolve() / f".seen-{self.word}"
-        write_text(self.path, self.word)
+        self.token = uuid.uuid4().hex
+        self.path = store.resolve() / f".seen-{self.token}"
+        write_text(self.path, self.token)
 
     def remove(self) -> None:
         self.path.unlink(missing_ok=True)
 
 
-def _run(job: Job, marker: Path, word: str, threads: int) -> tuple[str | None, bytes | None, str | None]:
+def _run(job: Job, marker: Path, token: str, threads: int) -> tuple[str | None, bytes | None, str | None]:
     """Carry out a job in a worker.
 
     Returns:
         Why it failed; and the run folder and the log, where the folder of the studies is not visible.
     """
-    if marker.exists() and marker.read_text(encoding="utf-8") == word:
+    if marker.exists() and marker.read_text(encoding="utf-8") == token:
         return run_logged_job(job, threads), None, None
     with tempfile.TemporaryDirectory() as place:
         log = Path(place) / "log"

@@ -71,12 +71,8 @@ def start_comparison(study: Study, folder: Path, progress: Progress, command: st
 def resume_comparison(folder: Path, progress: Progress) -> StudyOutcome:
     """Continue a comparison: start runs that are missing and continue those that are not finished."""
     with distributed.process_group(), contextlib.ExitStack() as held:
-        values: dict[str, Any] = {}
-        with distributed.synchronized_errors():
-            if distributed.is_main_process():
-                held.enter_context(RunFolder(folder).locked())
-                values = _read(folder)
-        values = distributed.broadcast(values)
+        distributed.on_main_process(lambda: held.enter_context(RunFolder(folder).locked()))
+        values = distributed.on_main_process(lambda: _read(folder))
         study = _study(values["rows"], values["base"], values["seeds"])
         store = MethodStore(folder, values["command"])
         return run_study(study, store, InProcessExecutor(progress), progress)
