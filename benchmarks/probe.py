@@ -32,7 +32,7 @@ def probe(folder: Path) -> tuple[float, float, float]:
     method = experiment.method
     saved = load_checkpoint(run.checkpoint)
     assert saved is not None, f"{folder} has no checkpoint"
-    method.load_state(saved[0], None, stream[0][0].views)
+    method.load_state(saved.state, None, stream[0][0].views)
 
     train = torch.cat([clean_features(method.tip, task.views, progress) for task, _ in stream])
     test = torch.cat([clean_features(method.tip, truth.test_views, progress) for _, truth in stream])

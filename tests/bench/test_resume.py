@@ -37,7 +37,7 @@ CHECKPOINTS = {
     "state": (0, 2),
     "metrics": (1, 2),
 }
-"""Points of `killing`, and the (task, epoch) that the checkpoint at hand goes on with."""
+"""Points of `killing`, and the (task, epoch) with which the checkpoint continues."""
 
 
 @pytest.fixture(scope="module")
@@ -96,7 +96,7 @@ def numbers(folder: Path) -> dict[str, Any]:
 
 
 def at(folder: Path) -> tuple[int, int | None] | None:
-    """The (task, epoch) that the checkpoint goes on with."""
+    """The (task, epoch) with which the checkpoint continues."""
     path = folder / "checkpoint" / "state.json"
     if not path.exists():
         return None

@@ -44,15 +44,15 @@ def test_mistakes_are_sentences_and_leave_nothing(
     assert list(tmp_path.iterdir()) == []
 
 
-def test_without_test_images_nothing_is_begun(tmp_path: Path) -> None:
+def test_without_test_images_no_run_is_started(tmp_path: Path) -> None:
     for name in "ab":
-        (tmp_path / "pictures" / name).mkdir(parents=True)
-        Image.new("RGB", (9, 9), "red").save(tmp_path / "pictures" / name / "only.png")
+        (tmp_path / "images" / name).mkdir(parents=True)
+        Image.new("RGB", (9, 9), "red").save(tmp_path / "images" / name / "only.png")
     with pytest.raises(CampError, match="no test images"):
         camp.run(
             "folder",
             out=tmp_path / "run",
-            data=tmp_path / "pictures",
+            data=tmp_path / "images",
             setting="semi-cl",
             order="given",
             **SMALL,

@@ -256,14 +256,14 @@ def test_report_as_a_page_of_several_runs(run: Path, here: Path, capsys: pytest.
     assert (run / "report.html").exists()
 
 
-def test_report_of_a_run_that_has_hardly_begun(
+def test_report_of_a_run_that_has_hardly_started(
     run: Path, here: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    (here / "begun").mkdir()
-    (here / "begun" / "config.json").write_bytes((run / "config.json").read_bytes())
-    assert main(["report", "begun"]) == 2
+    (here / "started").mkdir()
+    (here / "started" / "config.json").write_bytes((run / "config.json").read_bytes())
+    assert main(["report", "started"]) == 2
     assert capsys.readouterr().err == (
-        "camp: The run in begun has not finished its first task; continue it with `camp run --resume begun`.\n"
+        "camp: The run in started has not finished its first task; continue it with `camp run --resume started`.\n"
     )
 
 

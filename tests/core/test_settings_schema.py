@@ -54,7 +54,7 @@ def test_only_values_that_change_the_result_are_compared() -> None:
 
 
 @pytest.mark.parametrize(
-    ("kind", "given", "value"),
+    ("annotation", "given", "value"),
     [
         (float, 1, 1.0),
         (float, np.float32(0.5), 0.5),
@@ -64,14 +64,14 @@ def test_only_values_that_change_the_result_are_compared() -> None:
         (Literal["a", "b"] | None, None, None),
     ],
 )
-def test_values_of_programs_and_files(kind: Any, given: object, value: object) -> None:
-    checked = Option("x", kind, None).check(given)
+def test_values_of_programs_and_files(annotation: Any, given: object, value: object) -> None:
+    checked = Option("x", annotation, None).check(given)
     assert checked == value
     assert type(checked) is type(value)
 
 
 @pytest.mark.parametrize(
-    ("kind", "word", "value"),
+    ("annotation", "word", "value"),
     [
         (int | None, "3", 3),
         (int | None, "None", None),
@@ -83,14 +83,14 @@ def test_values_of_programs_and_files(kind: Any, given: object, value: object) -
         (Literal["a", "b"], "b", "b"),
     ],
 )
-def test_words_of_a_command_line(kind: Any, word: str, value: object) -> None:
-    parsed = Option("x", kind, None).parse(word)
+def test_words_of_a_command_line(annotation: Any, word: str, value: object) -> None:
+    parsed = Option("x", annotation, None).parse(word)
     assert parsed == value
     assert type(parsed) is type(value)
 
 
 @pytest.mark.parametrize(
-    ("kind", "given", "sentence"),
+    ("annotation", "given", "sentence"),
     [
         (int, True, "x takes a whole number, not True."),
         (int, "3", "x takes a whole number, not '3'."),
@@ -101,9 +101,9 @@ def test_words_of_a_command_line(kind: Any, word: str, value: object) -> None:
         (Literal["a", "b"], "c", "x takes 'a' or 'b', not 'c'."),
     ],
 )
-def test_a_value_of_another_type_is_a_sentence(kind: Any, given: object, sentence: str) -> None:
+def test_a_value_of_another_type_is_a_sentence(annotation: Any, given: object, sentence: str) -> None:
     with pytest.raises(CampError) as error:
-        Option("x", kind, None).check(given)
+        Option("x", annotation, None).check(given)
     assert str(error.value) == sentence
 
 

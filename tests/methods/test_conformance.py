@@ -28,7 +28,7 @@ from small_streams import (
 )
 from torch import Tensor
 
-from camp.bench.checkpoint import load_checkpoint, save_checkpoint
+from camp.bench.checkpoint import Checkpoint, load_checkpoint, save_checkpoint
 from camp.bench.evaluation.after_task import Evaluator
 from camp.core.errors import CampError
 from camp.data.tasks import Task
@@ -133,7 +133,7 @@ class Reference:
 def loaded(folder: Path) -> MethodState:
     saved = load_checkpoint(folder)
     assert saved is not None
-    return saved[0]
+    return saved.state
 
 
 @dataclass
@@ -185,7 +185,9 @@ def reference_run(
     def reached(task: int, epoch: int | None) -> None:
         if (task, epoch) in moments:
             checkpoints[task, epoch] = folder / f"{task}-{epoch}"
-            save_checkpoint(checkpoints[task, epoch], method.state(), {"task": task, "epoch": epoch})
+            save_checkpoint(
+                checkpoints[task, epoch], Checkpoint(state=method.state(), task=task, epoch=epoch)
+            )
 
     for t, (task, _) in enumerate(here.tasks):
         reached(t, None)
@@ -200,7 +202,7 @@ def reference_run(
         assert len(measured.rows["agnostic"].all) == t + 1
     assert all(math.isfinite(value) for line in terms for value in line.values())
     assert not any(line.keys() & {"task", "epoch", "seconds"} for line in terms)  # metrics.jsonl adds them
-    save_checkpoint(folder / "end", method.state(), {"task": len(here.tasks), "epoch": None})
+    save_checkpoint(folder / "end", Checkpoint(state=method.state(), task=len(here.tasks), epoch=None))
     return Reference(here, name, options, outcome_of(method, here, terms), checkpoints, folder / "end")
 
 

@@ -8,7 +8,7 @@ import torch
 from small_streams import CPU, LABELLED, QUIET, Stream, learn, small_settings, stream
 from torch import Tensor
 
-from camp.bench.checkpoint import load_checkpoint, save_checkpoint
+from camp.bench.checkpoint import Checkpoint, load_checkpoint, save_checkpoint
 from camp.core.errors import CampError
 from camp.core.seeds import generator
 from camp.methods.base import BuildContext
@@ -139,7 +139,7 @@ def test_a_task_with_branches_is_resumed(here: Stream, tmp_path: Path) -> None:
     learn(undisturbed, first)
     undisturbed.start_task(second, QUIET)
     for epoch in range(undisturbed.epochs + 1):
-        save_checkpoint(tmp_path / str(epoch), undisturbed.state(), {"task": 1, "epoch": epoch})
+        save_checkpoint(tmp_path / str(epoch), Checkpoint(state=undisturbed.state(), task=1, epoch=epoch))
         if epoch < undisturbed.epochs:
             undisturbed.train_epoch(epoch)
     undisturbed.finish_task(QUIET)
@@ -148,7 +148,7 @@ def test_a_task_with_branches_is_resumed(here: Stream, tmp_path: Path) -> None:
         saved = load_checkpoint(tmp_path / str(at_epoch))
         assert saved is not None
         resumed = resnet()
-        resumed.load_state(saved[0], second, first.views)
+        resumed.load_state(saved.state, second, first.views)
         for epoch in range(at_epoch, resumed.epochs):
             resumed.train_epoch(epoch)
         resumed.finish_task(QUIET)

@@ -38,12 +38,7 @@ def run(
 ) -> RunResult:
     """Run a method on a data set in the folder `out`, or continue the run that the folder holds.
 
-    Args:
-        dataset: Name of the data set.
-        out: The run folder.
-        method: Name of the method.
-        quiet: Do not show progress.
-        options: Options of `camp run`, with underscores: data, tasks, epochs, weights, seed, ...
+    `options` are those of `camp run`, with underscores: data, tasks, epochs, weights, seed, ...
     """
     from camp.bench.run_loop import run_or_resume
     from camp.bench.settings import from_flat

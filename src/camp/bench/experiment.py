@@ -48,28 +48,20 @@ class Experiment:
 
     @classmethod
     def prepare(cls, settings: RunSettings, split: Split | None = None) -> Self:
-        """Load the data set, divide it into tasks, and build the backbone and the method.
-
-        Args:
-            settings: The settings of the run.
-            split: The split of a run that has read its images already; by default a new one is made.
-        """
-        dataset = _load_dataset(settings)
+        """Load the data set, divide it into tasks unless `split` is given, and build the backbone and the method."""
+        data = settings.data
+        path = Path(data.data) if data.data is not None else None
+        dataset = load_dataset(data.dataset, path, **data.loader_options())
         split = split or _make_split(settings, dataset)
         split.check(dataset)
         check_split(split)
-        device = distributed.local_device(settings.backbone.device)
-        chosen = dataclasses.replace(_backbone_settings(settings, dataset), device=device)
+        device_name = distributed.local_device(settings.backbone.device)
+        chosen = dataclasses.replace(_backbone_settings(settings, dataset), device=device_name)
         backbone = make_backbone(chosen, generator(settings.seed, "backbone"))
         settings = settings.for_split(split)
-        method: Method = method_info(settings.method).build(
-            backbone, settings.settings, settings.seed, torch.device(device)
-        )
-        return cls(settings, dataset, split, backbone, method, torch.device(device))
-
-    def with_split(self, split: Split) -> Self:
-        """Return the experiment with another split."""
-        return dataclasses.replace(self, split=split)
+        build, device = method_info(settings.method).build, torch.device(device_name)
+        method: Method = build(backbone, settings.settings, settings.seed, device)
+        return cls(settings, dataset, split, backbone, method, device)
 
     def image_keys(self) -> tuple[list[str], set[str]]:
         """Return the keys of all images of the split, sorted, and those of the training images."""
@@ -81,25 +73,13 @@ class Experiment:
         views = self.settings.views
         return Bank.open(views, BankSpec.for_encoder(self.backbone, views, self.settings.augmentation()))
 
-    def fill_bank(
-        self, progress: Progress, made_by: Callable[[set[str]], BlockMaker] | None = None
-    ) -> FillResult:
-        """Add the views of all images of the split to the view bank.
-
-        Args:
-            progress: Where progress is shown.
-            made_by: Takes the keys of the training images and returns what makes blocks of views elsewhere.
-        """
+    def fill_bank(self, progress: Progress, make_blocks: BlockMaker | None = None) -> FillResult:
+        """Add the views of all images of the split to the view bank; `make_blocks` makes them elsewhere."""
         keys, train = self.image_keys()
-        maker = made_by(train) if made_by is not None else None
-        return fill(self.bank(), self.backbone, self.dataset, keys, train, progress, maker)
+        return fill(self.bank(), self.backbone, self.dataset, keys, train, progress, make_blocks)
 
     def tasks(self, digests: dict[str, bytes]) -> list[tuple[Task, TaskTruth]]:
-        """Return the tasks of the split, and apart from them their true labels.
-
-        Args:
-            digests: Fingerprint of each image in the view bank, by key.
-        """
+        """Return the tasks of the split, and apart from them their true labels; `digests` are those of `fill_bank`."""
         bank = self.bank()
         reference = self.settings.views.normalisation == "reference"
         renderer = ViewRenderer(
@@ -125,12 +105,6 @@ def check_split(split: Split) -> None:
             )
     if not split.tasks[0].test:
         raise CampError("The first task has no test images, so nothing could be measured; add some.")
-
-
-def _load_dataset(settings: RunSettings) -> Dataset:
-    data = settings.data
-    path = Path(data.data) if data.data is not None else None
-    return load_dataset(data.dataset, path, **data.loader_options())
 
 
 def _make_split(settings: RunSettings, dataset: Dataset) -> Split:

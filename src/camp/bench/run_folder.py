@@ -119,23 +119,19 @@ class RunFolder:
                 f"{self.path} already holds a run: continue it with --resume {self.path}, or choose another --out."
             )
 
-    def create(self) -> None:
-        """Create the folder."""
+    @contextlib.contextmanager
+    def locked(self) -> Iterator[None]:
+        """Create the folder if needed and hold its lock, so that no second process writes in it."""
+        lock = FileLock(self.path / ".lock")
         try:
             self.path.mkdir(parents=True, exist_ok=True)
+            lock.acquire(timeout=0)
+        except Timeout:
+            raise CampError(f"Another process is working on {self.path}; wait for it or stop it.") from None
         except OSError as error:
             raise CampError(
                 f"The folder {self.path} could not be made ({error.strerror or error})."
             ) from error
-
-    @contextlib.contextmanager
-    def locked(self) -> Iterator[None]:
-        """Hold the lock of the folder, so that no second process writes in it."""
-        lock = FileLock(self.path / ".lock")
-        try:
-            lock.acquire(timeout=0)
-        except Timeout:
-            raise CampError(f"Another process is working on {self.path}; wait for it or stop it.") from None
         try:
             yield
         finally:

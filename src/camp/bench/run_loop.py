@@ -2,16 +2,17 @@
 
 import contextlib
 import csv
+import dataclasses
 import io
 import time
+from collections import defaultdict
 from collections.abc import Iterator
-from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from camp.bench.checkpoint import load_checkpoint, save_checkpoint, told_checkpoint
+from camp.bench.checkpoint import Checkpoint, broadcast_checkpoint, load_checkpoint, save_checkpoint
 from camp.bench.evaluation.after_task import Evaluator
 from camp.bench.experiment import Experiment, check_split
 from camp.bench.records import category_records, described, predictions_csv, task_record
@@ -43,8 +44,8 @@ def run_or_resume(
     """Start the run in `folder`, or continue the one it holds; a finished run is left as it is.
 
     Args:
-        settings: The settings of the run; None continues a run with its own. A run that the folder holds must
-            agree with them in everything that changes its results.
+        settings: None continues a run with its own settings. A run that the folder holds must agree with
+            given ones in everything that changes its results.
         folder: The run folder; it is created once the settings are known to work.
         progress: Where progress is shown.
         command: The command that starts the run, for config.json.
@@ -52,11 +53,7 @@ def run_or_resume(
     """
     place = RunFolder(folder)
     with distributed.process_group(), contextlib.ExitStack() as held:
-        state: dict[str, Any] = {}
-        with distributed.synchronized_errors():
-            if distributed.is_main_process():
-                state = _present_state(place, settings, held)
-        state = distributed.broadcast(state)
+        state = distributed.on_main_process(lambda: _present_state(place, settings, held))
         if state["finished"]:
             return
         if state["config"] is not None:
@@ -66,7 +63,6 @@ def run_or_resume(
         with distributed.synchronized_errors():
             experiment = Experiment.prepare(settings, place.read_split())
             if distributed.is_main_process() and state["config"] is None:
-                place.create()
                 held.enter_context(place.locked())
                 place.check_free()  # another process may have been faster
                 made = current_provenance(settings.backbone.device)
@@ -89,26 +85,6 @@ def _present_state(
     return {"finished": place.is_finished(), "config": config.to_json()}
 
 
-@dataclass
-class _Clock:
-    """Seconds spent in each phase, added up over resumptions."""
-
-    seconds: dict[str, float] = field(default_factory=dict)
-
-    @contextlib.contextmanager
-    def measure(self, phase: str) -> Iterator[None]:
-        """Add the time inside the `with` to `phase`."""
-        started = time.monotonic()
-        try:
-            yield
-        finally:
-            self.add(phase, time.monotonic() - started)
-
-    def add(self, phase: str, seconds: float) -> None:
-        """Add seconds to `phase`."""
-        self.seconds[phase] = self.seconds.get(phase, 0.0) + seconds
-
-
 class _RunLoop:
     """A run under way."""
 
@@ -124,7 +100,7 @@ class _RunLoop:
         self.tips = tips if distributed.world_size() == 1 else None
         self.progress = progress if distributed.is_main_process() else Progress(quiet=True)
         self.method: Method = experiment.method
-        self.clock = _Clock()
+        self.seconds: defaultdict[str, float] = defaultdict(float)  # of each phase, added up over resumptions
         self.evaluator = Evaluator()
         self.records: list[TaskResults] = []
         self.categories: list[CategoryResults] = []
@@ -132,28 +108,37 @@ class _RunLoop:
 
     def run(self) -> None:
         """Run all tasks that are not done yet."""
-        with self.clock.measure("bank"):
+        with self._measure("bank"):
             filled = self._fill_bank()
         stream = self.experiment.tasks(filled.digests)
         first_task, first_epoch = self._restore(stream)
         for t in range(first_task, len(stream)):
             self._learn(stream[t][0], first_epoch if t == first_task else None)
-            with self.clock.measure("evaluate"):
+            with self._measure("evaluate"):
                 self._evaluate(stream[: t + 1])
             if distributed.is_main_process():
                 self._write_results()  # again, with the time of the evaluation
                 self._save_checkpoint(t + 1, None)
         distributed.broadcast(None)  # no process continues before everything is written
 
+    @contextlib.contextmanager
+    def _measure(self, phase: str) -> Iterator[None]:
+        """Add the time inside the `with` block to `phase`."""
+        started = time.monotonic()
+        try:
+            yield
+        finally:
+            self.seconds[phase] += time.monotonic() - started
+
     def _fill_bank(self) -> FillResult:
         """Fill the view bank and write the split without unreadable images."""
         with distributed.synchronized_errors():  # one process per machine fills the bank, the others wait
             filled = self.experiment.fill_bank(self.progress)
+            split = self.experiment.split
             if distributed.is_main_process():
                 split = self._readable_split(filled.bad)
-                self.experiment = self.experiment.with_split(split)
-        shared = distributed.broadcast(self.experiment.split.to_json())
-        self.experiment = self.experiment.with_split(Split.from_json(shared))
+        split = Split.from_json(distributed.broadcast(split.to_json()))
+        self.experiment = dataclasses.replace(self.experiment, split=split)
         return filled
 
     def _readable_split(self, bad: dict[str, str]) -> Split:
@@ -198,27 +183,23 @@ class _RunLoop:
         """Load the last checkpoint; returns the task to continue with, and its next epoch if it was under way."""
         with distributed.synchronized_errors():
             saved = load_checkpoint(self.folder.checkpoint) if distributed.is_main_process() else None
-        saved = told_checkpoint(saved)
+        saved = broadcast_checkpoint(saved)
         if saved is None:
             self._forget_metrics(0, 0)
             return 0, None
-        state, values = saved
-        task, epoch = values["task"], values["epoch"]
-        if task >= len(stream):
+        if saved.task >= len(stream):
             raise CampError(
                 f"{self.folder.results} is missing or damaged although all tasks are done; delete {self.folder.checkpoint} "
                 f"and use --resume {self.folder.path} to run them again."
             )
-        under_way = stream[task][0] if epoch is not None else None
+        under_way = stream[saved.task][0] if saved.epoch is not None else None
         with self.progress.track("Loading the checkpoint", 1):
-            self.method.load_state(state, under_way, stream[0][0].views)
-        self.evaluator = Evaluator.model_validate(values["evaluator"])
-        self.records = [TaskResults.model_validate(record) for record in values["records"]]
-        self.categories = [CategoryResults.model_validate(record) for record in values["categories"]]
-        for phase, seconds in values["seconds"].items():
-            self.clock.add(phase, seconds)
-        self._forget_metrics(task, epoch or 0)
-        return task, epoch
+            self.method.load_state(saved.state, under_way, stream[0][0].views)
+        self.evaluator, self.records, self.categories = saved.evaluator, saved.records, saved.categories
+        for phase, seconds in saved.seconds.items():
+            self.seconds[phase] += seconds
+        self._forget_metrics(saved.task, saved.epoch or 0)
+        return saved.task, saved.epoch
 
     def _forget_metrics(self, task: int, epoch: int) -> None:
         if distributed.is_main_process():
@@ -227,7 +208,7 @@ class _RunLoop:
     def _learn(self, task: Task, next_epoch: int | None) -> None:
         """Learn one task; `next_epoch` is given if the checkpoint was made inside it."""
         if next_epoch is None:
-            with self.clock.measure("train"):
+            with self._measure("train"):
                 self.method.start_task(task, self.progress)
         trained = self.tips.load(task.index) if self.tips is not None and next_epoch is None else None
         if trained is not None:
@@ -240,7 +221,7 @@ class _RunLoop:
             if self.tips is not None:
                 lines = self.folder.metrics_of_task(task.index)
                 self.tips.save(task.index, self.method.trained_state(), lines)
-        with self.clock.measure("discover"):
+        with self._measure("discover"):
             self.method.finish_task(self.progress)
 
     def _train(self, task: Task, first: int) -> None:
@@ -251,7 +232,7 @@ class _RunLoop:
             bar.skip(first)
             for epoch in range(first, method.epochs):
                 started = time.monotonic()
-                with self.clock.measure("train"):
+                with self._measure("train"):
                     terms = method.train_epoch(epoch)
                 line = {"task": task.index, "epoch": epoch, **terms, "seconds": time.monotonic() - started}
                 if distributed.is_main_process():
@@ -314,21 +295,22 @@ class _RunLoop:
     def _write_results(self) -> None:
         """Write results.json with the time spent so far."""
         assert self.results is not None
-        seconds = {"total": sum(self.clock.seconds.values()), **self.clock.seconds}
+        seconds = {"total": sum(self.seconds.values()), **self.seconds}
         self.results = self.results.model_copy(update={"seconds": seconds})
         write_json(self.folder.results, self.results.model_dump())
 
     def _save_checkpoint(self, task: int, epoch: int | None) -> None:
         """Write a checkpoint; `task` and `epoch` are the next to be done, without an epoch between tasks."""
-        values = {
-            "task": task,
-            "epoch": epoch,
-            "evaluator": self.evaluator.model_dump(),
-            "records": [record.model_dump() for record in self.records],
-            "categories": [record.model_dump() for record in self.categories],
-            "seconds": self.clock.seconds,
-        }
-        save_checkpoint(self.folder.checkpoint, self.method.state(), values)
+        checkpoint = Checkpoint(
+            state=self.method.state(),
+            task=task,
+            epoch=epoch,
+            evaluator=self.evaluator,
+            records=self.records,
+            categories=self.categories,
+            seconds=self.seconds,
+        )
+        save_checkpoint(self.folder.checkpoint, checkpoint)
 
 
 def _first(bad: dict[str, str]) -> str:

@@ -1,7 +1,7 @@
 """The settings of a run: the options of `camp run` and `camp.run`, and what `config.json` keeps."""
 
 import dataclasses
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Literal, Self
 
@@ -35,6 +35,11 @@ _SHAPE = (
     "test_per_class",
 )
 """Options that define the scenario; a given split replaces them."""
+
+
+def _given(settings: object, names: Iterable[str]) -> dict[str, Any]:
+    """Return those of the options `names` that are not None."""
+    return {name: value for name in names if (value := getattr(settings, name)) is not None}
 
 
 @dataclass(frozen=True)
@@ -78,7 +83,7 @@ class DataSettings:
             raise CampError(
                 f'There is no setting "{self.setting}"; the settings are {", ".join(SCENARIO_PRESETS)}.'
             )
-        given = [name for name in _SHAPE if getattr(self, name) is not None]
+        given = _given(self, _SHAPE)
         if self.split is not None and given:
             raise CampError(
                 f"A given split already decides {', '.join(given)}: leave that out, or the split."
@@ -100,8 +105,7 @@ class DataSettings:
 
     def scenario(self) -> Scenario:
         """Return the scenario with all defaults filled in."""
-        changes = {name: value for name in _SHAPE if (value := getattr(self, name)) is not None}
-        return make_scenario(self.dataset, self.setting, tell_k=self.k == "known", **changes)
+        return make_scenario(self.dataset, self.setting, tell_k=self.k == "known", **_given(self, _SHAPE))
 
 
 @dataclass(frozen=True)
@@ -123,21 +127,21 @@ class RunSettings:
         if not method_info(self.method).supervised or self.data.split is not None:
             return  # a given split is checked once it is read
         if not self.data.scenario().all_labelled:
-            raise CampError(
-                f"{self.method} is for class-incremental learning and needs the label of every image, which "
-                f"--setting {self.data.setting} does not give: use --setting cil."
-            )
+            raise self._labels_missing(f"--setting {self.data.setting} does not give")
 
     def for_split(self, split: Split) -> Self:
         """Return the settings with the method's defaults for `split`, which may label every image."""
         if any(task.unlabelled for task in split.tasks):
             if method_info(self.method).supervised:
-                raise CampError(
-                    f"{self.method} is for class-incremental learning and needs the label of every image, "
-                    "which the given split does not have: use --setting cil."
-                )
+                raise self._labels_missing("the given split does not have")
             return self
         return dataclasses.replace(self, settings=self.settings.for_labelled_tasks())
+
+    def _labels_missing(self, reason: str) -> CampError:
+        return CampError(
+            f"{self.method} is for class-incremental learning and needs the label of every image, which {reason}: "
+            "use --setting cil."
+        )
 
     def augmentation(self) -> Augmentation:
         """Return the data set's augmentation with the changes that the settings ask for."""
@@ -149,12 +153,7 @@ class RunSettings:
             jitter=0.8 if info.colour else 0.0,
             grey=0.2 if info.colour else 0.0,
         )
-        changes = {
-            name: value
-            for name in ("crop_scale", "flip", "jitter", "grey")
-            if (value := getattr(self.views, name)) is not None
-        }
-        return dataclasses.replace(usual, **changes)
+        return dataclasses.replace(usual, **_given(self.views, ("crop_scale", "flip", "jitter", "grey")))
 
     def result_values(self) -> dict[str, Any]:
         """Return the nested settings that decide the results: runs in which they are equal are one run."""

@@ -10,23 +10,12 @@ from pathlib import Path
 from typing import Any
 
 from safetensors import SafetensorError
-from safetensors.torch import load_file, save
+from safetensors.torch import load_file
 from torch import Tensor
 
-from camp.bench.settings import RunSettings
+from camp.bench.checkpoint import write_tensors
 from camp.core.errors import CampError
-from camp.core.files import atomic_write, read_json, write_json
-
-
-def training_values(settings: RunSettings) -> dict[str, Any] | None:
-    """Return the nested settings that training depends on; None if it cannot be shared."""
-    after_training = settings.settings.after_training()
-    if after_training is None or settings.data.k != "known":
-        return None
-    values = settings.result_values()
-    for name in after_training:
-        values["settings"].pop(name, None)
-    return values
+from camp.core.files import read_json, write_json
 
 
 @dataclass(frozen=True)
@@ -45,8 +34,7 @@ class TrainedTips:
 
     def save(self, task: int, tensors: dict[str, Tensor], lines: list[dict[str, Any]]) -> None:
         """Store the tensors after `task`; the lines are written last and mark the task as complete."""
-        with atomic_write(self._tensors(task)) as file:
-            file.write(save({name: x.detach().cpu().contiguous().clone() for name, x in tensors.items()}))
+        write_tensors(self._tensors(task), tensors)
         write_json(self._lines(task), lines)
 
     def _tensors(self, task: int) -> Path:

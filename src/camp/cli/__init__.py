@@ -4,6 +4,7 @@ import importlib
 import os
 import sys
 from collections.abc import Callable, Sequence
+from typing import Any
 
 from camp.core.errors import CampError, ReportedError
 
@@ -31,7 +32,9 @@ camp COMMAND --help explains the options of a command."""
 
 WORKSPACE_COMMANDS = ("learn", "review", "status", "predict", "export", "serve")
 COMMANDS = (*WORKSPACE_COMMANDS, "run", "report", "study", "datasets", "methods", "demo")
-"""Names of the commands, of their modules in `camp.cli`, and of the functions in these: arguments to exit code."""
+"""Names of the commands, of their modules in `camp.cli`, and of the functions in these."""
+PARSING_COMMANDS = ("run", "study", "datasets", "methods")
+"""Commands that parse their arguments themselves and return an exit code; tyro parses those of the others."""
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -47,7 +50,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         return 0
     name, *rest = words
     try:
-        return _command(name)(rest)
+        return _run(name, rest)
     except SystemExit as stop:  # tyro has shown the help, or what is wrong with an option
         return stop.code if isinstance(stop.code, int) else 0
     except CampError as error:
@@ -59,22 +62,20 @@ def main(arguments: Sequence[str] | None = None) -> int:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 0
     except KeyboardInterrupt:
-        state = (
-            "nothing was changed."
-            if name in WORKSPACE_COMMANDS
-            else "what was done is kept, and `camp run --resume FOLDER` continues."
-        )
+        kept = "what was done is kept, and `camp run --resume FOLDER` continues."
+        state = "nothing was changed." if name in WORKSPACE_COMMANDS else kept
         print(f"camp: interrupted; {state}", file=sys.stderr)
         return 130
 
 
-def _command(name: str) -> Callable[[list[str]], int]:
-    """Import the function of a command."""
+def _run(name: str, words: list[str]) -> int:
+    """Import the function of a command and call it."""
     if name not in COMMANDS:
         raise CampError(f'There is no command "{name}"; the commands are {", ".join(COMMANDS)}.')
-    command: Callable[[list[str]], int] = getattr(importlib.import_module(f"camp.cli.{name}"), name)
-    return command
+    command: Callable[..., Any] = getattr(importlib.import_module(f"camp.cli.{name}"), name)
+    if name in PARSING_COMMANDS:
+        return int(command(words))
+    import tyro
 
-
-if __name__ == "__main__":
-    sys.exit(main())
+    tyro.cli(command, args=words, prog=f"camp {name}")
+    return 0

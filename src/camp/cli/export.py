@@ -5,15 +5,14 @@ from typing import Annotated
 
 import tyro
 
-from camp.cli.shared import WorkspaceFolder, command, starting
+from camp.cli.shared import WorkspaceFolder, starting
 from camp.core.errors import CampError
 from camp.core.progress import Progress
 
 
-@command
 def export(
     workspace: WorkspaceFolder, file: Annotated[str, tyro.conf.Positional, tyro.conf.arg(metavar="FILE")]
-) -> int:
+) -> None:
     """Write one ONNX file that recognises pictures without camp, in any ONNX runtime.
 
     Args:
@@ -33,4 +32,3 @@ def export(
         model = open_model(opened)
         export_onnx(model, target)
     print(f"{target}: {len(model.ids)} categories, {target.stat().st_size / 1e6:.1f} MB.")
-    return 0

@@ -5,11 +5,10 @@ import os
 from pathlib import Path
 from typing import Any
 
-from camp.cli.shared import Pictures, WorkspaceFolder, command, starting
+from camp.cli.shared import Pictures, WorkspaceFolder, starting
 from camp.core.progress import Progress
 
 
-@command
 def learn(
     workspace: WorkspaceFolder,
     pictures: Pictures,
@@ -24,7 +23,7 @@ def learn(
     seed: int | None = None,
     thumbnails: int | None = None,
     quiet: bool = False,
-) -> int:
+) -> None:
     """Learn a folder of pictures: recognise known categories, discover new ones, and keep the old ones.
 
     Pictures in PICTURES/heron/ have the label heron; loose files and those in PICTURES/unlabelled/ have no label. The
@@ -66,7 +65,6 @@ def learn(
     print(report.summary())
     if report.needs_review:
         print(f"Look at them and name what is new: camp review {workspace}")
-    return 0
 
 
 def _given(**options: object) -> dict[str, Any]:

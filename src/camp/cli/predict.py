@@ -3,19 +3,18 @@
 from pathlib import Path
 from typing import Literal
 
-from camp.cli.shared import Pictures, WorkspaceFolder, command, starting
+from camp.cli.shared import Pictures, WorkspaceFolder, starting
 from camp.core.errors import CampError
 from camp.core.progress import Progress
 
 
-@command
 def predict(
     workspace: WorkspaceFolder,
     pictures: Pictures,
     out: str | None = None,
     format: Literal["csv", "jsonl"] | None = None,
     quiet: bool = False,
-) -> int:
+) -> None:
     """Recognise the pictures of a folder, or one picture: category and runner-up with confidences, or unknown.
 
     Args:
@@ -27,23 +26,23 @@ def predict(
     """
     with starting(quiet):
         from camp.app.prediction.model import open_model
-        from camp.app.prediction.predict import predict, write_predictions
+        from camp.app.prediction.predict import predict as predictions
+        from camp.app.prediction.predict import write_predictions
         from camp.app.workspace.workspace import Workspace
         from camp.data.datasets.base import FileReader
 
     opened = Workspace.open(Path(workspace))
     target = Path(out) if out else None
     root, keys = _files(Path(pictures), target)
-    kind = format or ("jsonl" if target and target.suffix in (".jsonl", ".ndjson") else "csv")
+    chosen = format or ("jsonl" if target and target.suffix in (".jsonl", ".ndjson") else "csv")
     progress = Progress(quiet)
     with progress.track("Opening the model", 1):
         model = open_model(opened)
     with progress.track("Pictures", len(keys)) as bar:
-        counts = write_predictions(predict(model, FileReader(root), keys, bar), target, kind)
+        counts = write_predictions(predictions(model, FileReader(root), keys, bar), target, chosen)
     if target is not None:
         unreadable = f", {len(counts.unreadable)} cannot be read" if counts.unreadable else ""
         print(f"{counts.predicted} pictures in {target}: {counts.unknown} unknown{unreadable}.")
-    return 0
 
 
 def _files(pictures: Path, target: Path | None) -> tuple[Path, list[str]]:
@@ -53,9 +52,8 @@ def _files(pictures: Path, target: Path | None) -> tuple[Path, list[str]]:
     try:
         if not pictures.exists():
             raise CampError(f"There is no {pictures}; give a folder of pictures, or a picture.")
-        root, keys = (
-            (pictures, image_files(pictures)) if pictures.is_dir() else (pictures.parent, [pictures.name])
-        )
+        is_folder = pictures.is_dir()
+        root, keys = (pictures, image_files(pictures)) if is_folder else (pictures.parent, [pictures.name])
         if target is not None and target.is_dir():
             raise CampError(f"--out {target} is a folder; give the name of a file.")
     except OSError as error:

@@ -10,19 +10,14 @@ from camp.cli.output import show_runs
 from camp.core.errors import CampError
 
 
-def report(words: list[str]) -> int:
-    """Carry out the command."""
-    return tyro.cli(_report, args=words, prog="camp report")
-
-
-def _report(
+def report(
     runs: Annotated[tuple[str, ...], tyro.conf.Positional],
     out: str | None = None,
     format: Literal["page", "text", "md", "csv", "latex"] | None = None,
     protocol: Protocol = "agnostic",
     published: bool = False,
     table: Literal["comparison", "tasks", "numbers"] = "comparison",
-) -> int:
+) -> None:
     """Make a page or a table from run folders, with several runs side by side.
 
     Args:
@@ -45,7 +40,7 @@ def _report(
             reason = "The paper's numbers are shown in a table" if published else "A page has no --table"
             raise CampError(f"{reason}: add --format md or another.")
         show_runs(folders, Path(out) if out else folders[0] / "report.html", protocol)
-        return 0
+        return
     from camp.bench.report.published import published_table
     from camp.bench.report.run_tables import run_table
     from camp.bench.results import load_runs
@@ -59,4 +54,3 @@ def _report(
         write_text(Path(out), text + "\n")
     else:
         print(text)
-    return 0

@@ -3,11 +3,10 @@
 import secrets
 from pathlib import Path
 
-from camp.cli.shared import WorkspaceFolder, command, starting
+from camp.cli.shared import WorkspaceFolder, starting
 
 
-@command
-def review(workspace: WorkspaceFolder, port: int | None = None, browser: bool = True) -> int:
+def review(workspace: WorkspaceFolder, port: int | None = None, browser: bool = True) -> None:
     """Open a local page on which categories are named, merged and split, and pictures moved. Ctrl-C ends it.
 
     Args:
@@ -26,4 +25,3 @@ def review(workspace: WorkspaceFolder, port: int | None = None, browser: bool = 
     token = secrets.token_urlsafe(24)
     app = review_app(opened)
     serve(lambda hosts: Guard(app, hosts, token), port, f"/?token={token}", open_browser=browser)
-    return 0

@@ -28,7 +28,7 @@ _CONFIG = (tyro.conf.OmitArgPrefixes,)
 
 @dataclass(frozen=True)
 class RunRequest:
-    """What a command line asks for."""
+    """What a command line asks for; without settings and study, to continue what the folder holds."""
 
     out: Path
     quiet: bool
@@ -40,38 +40,31 @@ class RunRequest:
 
 def run(words: list[str]) -> int:
     """Carry out the command."""
-    resume = _resumed_folder(words)
-    if resume is not None:
-        return _resume(*resume)
-    selection = Parser()
-    selection.add_argument("--method", default="camp")
-    selection.add_argument("--setting", default="gccd")
-    selected, _ = selection.parse_known_args(words)
-    request = parse(methods_named(selected.method, selected.setting), words)
-    from camp.bench.run_folder import RunFolder
+    request = _resume_request(words) or parse(_selected_methods(words), words)
+    from camp.bench.run_folder import RunFolder, holds_comparison
     from camp.bench.run_loop import run_or_resume
-    from camp.bench.studies.comparison import methods_without, start_comparison
+    from camp.bench.studies.comparison import methods_without, resume_comparison, start_comparison
     from camp.core import distributed
     from camp.core.progress import Progress
 
-    command = shlex.join(["camp", "run", *words])
+    command, folder = shlex.join(["camp", "run", *words]), request.out
     progress = Progress(request.quiet or not distributed.is_main_process())
     with distributed.process_group():
         if request.study is not None:
             for line in methods_without(request.study):
                 progress.note(line)
-            outcome = start_comparison(request.study, request.out, progress, command)
-            return _show_comparison(outcome, request.out)
-        with distributed.synchronized_errors():
-            if distributed.is_main_process():
-                RunFolder(request.out).check_free()
-        run_or_resume(request.settings, request.out, progress, command)
-        show_runs([request.out], RunFolder(request.out).page)
+            return _show_comparison(start_comparison(request.study, folder, progress, command), folder)
+        if request.settings is not None:
+            distributed.on_main_process(RunFolder(folder).check_free)
+        elif distributed.broadcast(holds_comparison(folder)):
+            return _show_comparison(resume_comparison(folder, progress), folder)
+        run_or_resume(request.settings, folder, progress, command)
+        show_runs([folder], RunFolder(folder).page)
         return 0
 
 
-def _resumed_folder(words: list[str]) -> tuple[Path, bool] | None:
-    """Return the folder after --resume, and whether to be quiet; None without --resume."""
+def _resume_request(words: list[str]) -> RunRequest | None:
+    """Return the request of `--resume FOLDER [--quiet]`; None without --resume."""
     parser = Parser()
     parser.add_argument("--resume", nargs="?", const="", default=None)
     parser.add_argument("--quiet", action="store_true", default=False)
@@ -82,24 +75,15 @@ def _resumed_folder(words: list[str]) -> tuple[Path, bool] | None:
         raise CampError("--resume needs the folder of a run.")
     if others:
         raise CampError(f"A resumed run keeps its settings: leave out {' '.join(others)}.")
-    return Path(given.resume), given.quiet
+    return RunRequest(Path(given.resume), given.quiet)
 
 
-def _resume(folder: Path, quiet: bool) -> int:
-    """Continue the run or the comparison in a folder; everything else is in the folder."""
-    from camp.bench.run_folder import RunFolder, holds_comparison
-    from camp.bench.run_loop import run_or_resume
-    from camp.bench.studies.comparison import resume_comparison
-    from camp.core import distributed
-    from camp.core.progress import Progress
-
-    progress = Progress(quiet or not distributed.is_main_process())
-    with distributed.process_group():
-        if distributed.broadcast(holds_comparison(folder)):
-            return _show_comparison(resume_comparison(folder, progress), folder)
-        run_or_resume(None, folder, progress)
-        show_runs([folder], RunFolder(folder).page)
-        return 0
+def _selected_methods(words: list[str]) -> list[str]:
+    parser = Parser()
+    parser.add_argument("--method", default="camp")
+    parser.add_argument("--setting", default="gccd")
+    given, _ = parser.parse_known_args(words)
+    return methods_named(given.method, given.setting)
 
 
 def _show_comparison(outcome: "StudyOutcome", folder: Path) -> int:

@@ -2,12 +2,11 @@
 
 from pathlib import Path
 
-from camp.cli.shared import WorkspaceFolder, command, starting
+from camp.cli.shared import WorkspaceFolder, starting
 from camp.core.progress import Progress
 
 
-@command
-def serve(workspace: WorkspaceFolder, port: int | None = None) -> int:
+def serve(workspace: WorkspaceFolder, port: int | None = None) -> None:
     """Recognise pictures over HTTP on this machine: POST a picture to /predict. Ctrl-C ends it.
 
     Args:
@@ -16,12 +15,11 @@ def serve(workspace: WorkspaceFolder, port: int | None = None) -> int:
     """
     with starting():
         from camp.app.serving.app import latest_model, prediction_app
-        from camp.app.web.server import serve
+        from camp.app.web.server import serve as serve_app
         from camp.app.workspace.workspace import Workspace
 
     opened = Workspace.open(Path(workspace))
     with Progress().track("Opening the model", 1):
         model_of = latest_model(opened)
         model_of()
-    serve(lambda hosts: prediction_app(model_of, workspace, hosts), port, "/", open_browser=False)
-    return 0
+    serve_app(lambda hosts: prediction_app(model_of, workspace, hosts), port, "/", open_browser=False)

@@ -1,6 +1,5 @@
 """What the commands over a workspace have in common."""
 
-from collections.abc import Callable
 from contextlib import AbstractContextManager
 from typing import Annotated
 
@@ -10,15 +9,6 @@ from camp.core.progress import Bar, Progress
 
 WorkspaceFolder = Annotated[str, tyro.conf.Positional, tyro.conf.arg(metavar="WORKSPACE")]
 Pictures = Annotated[str, tyro.conf.Positional, tyro.conf.arg(metavar="PICTURES")]
-
-
-def command(function: Callable[..., int]) -> Callable[[list[str]], int]:
-    """Make the command `camp NAME` of a function whose parameters are its options."""
-
-    def run(words: list[str]) -> int:
-        return tyro.cli(function, args=words, prog=f"camp {function.__name__}")
-
-    return run
 
 
 def starting(quiet: bool = False) -> AbstractContextManager[Bar]:

@@ -2,11 +2,10 @@
 
 from pathlib import Path
 
-from camp.cli.shared import WorkspaceFolder, command, starting
+from camp.cli.shared import WorkspaceFolder, starting
 
 
-@command
-def status(workspace: WorkspaceFolder) -> int:
+def status(workspace: WorkspaceFolder) -> None:
     """Show the categories, what each batch taught, and which pictures are doubtful.
 
     Args:
@@ -17,4 +16,3 @@ def status(workspace: WorkspaceFolder) -> int:
         from camp.app.workspace.workspace import Workspace
 
     print(status_text(Workspace.open(Path(workspace))))
-    return 0

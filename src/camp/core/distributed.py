@@ -16,6 +16,7 @@ from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from typing import Any
 
+import numpy as np
 import torch
 import torch.distributed as dist
 from torch import Tensor
@@ -231,23 +232,27 @@ def broadcast(value: Any) -> Any:
     return json.loads(broadcast_bytes(json.dumps(value).encode() if is_main_process() else b""))
 
 
-def broadcast_bytes(data: bytes) -> bytes:
-    """Return the main process's `data` in every process."""
+def broadcast_bytes(data: bytes, source: int = 0) -> bytes:
+    """Return the `data` of the process with rank `source`, by default the main process, in every process."""
     if world_size() == 1:
         return data
     length = torch.tensor([len(data)])
     with _exchange_errors():
-        dist.broadcast(length, src=0)
-        buffer = _bytes(data, int(length))
-        dist.broadcast(buffer, src=0)
+        dist.broadcast(length, src=source)
+        buffer = torch.zeros(int(length), dtype=torch.uint8)
+        if rank() == source:
+            buffer.numpy()[:] = np.frombuffer(data, dtype=np.uint8)
+        dist.broadcast(buffer, src=source)
     return buffer.numpy().tobytes()
 
 
-def _bytes(data: bytes, length: int) -> Tensor:
-    """Return `data` as a uint8 tensor (length,), cut off or padded with zeros."""
-    return torch.frombuffer(bytearray(data[:length].ljust(length, b"\0") or b"\0"), dtype=torch.uint8)[
-        :length
-    ]
+def on_main_process(compute: Callable[[], Any]) -> Any:
+    """Return in every process what `compute` returns in the main process; a `CampError` is raised in all."""
+    value = None
+    with synchronized_errors():
+        if is_main_process():
+            value = compute()
+    return broadcast(value)
 
 
 @contextmanager
@@ -262,16 +267,8 @@ def synchronized_errors() -> Iterator[None]:
         failure = str(error)
     if world_size() == 1:
         return
-    failures = _gather_texts(failure)
+    failures = [broadcast_bytes(failure.encode(), source).decode() for source in range(world_size())]
     for number, text in enumerate(failures):
         if text:
             alone = number and not failures[0]
             raise ReportedError(f"In process {number}: {text}" if alone else text)
-
-
-def _gather_texts(text: str) -> list[str]:
-    """Return the `text` of each process, in all of them."""
-    data = text.encode()
-    lengths = _gather(torch.tensor([len(data)]), world_size())
-    buffers = _gather(_bytes(data, int(lengths.max()))[None], world_size())
-    return [buffer.numpy().tobytes()[:n].decode() for buffer, n in zip(buffers, lengths.tolist())]

@@ -6,6 +6,7 @@ import sys
 import threading
 import time
 from collections.abc import Iterator
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
@@ -15,16 +16,16 @@ QUIET_SECONDS = float(os.environ.get("CAMP_PROGRESS_SECONDS", "2"))
 """Seconds between the lines in a log."""
 
 
+@dataclass
 class Bar:
     """Progress of one operation; `done` and `total` are in any unit."""
 
-    def __init__(self, title: str, total: float) -> None:
-        self.title = title
-        self.total = total
-        self.done = 0.0
-        self.note = ""
-        self.started = time.monotonic()
-        self._skipped = 0.0
+    title: str
+    total: float
+    done: float = 0.0
+    note: str = ""
+    started: float = field(default_factory=time.monotonic)
+    _skipped: float = 0.0
 
     def advance(self, amount: float = 1.0) -> None:
         """Add `amount` to `done`."""

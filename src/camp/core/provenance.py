@@ -15,23 +15,15 @@ class Provenance(BaseModel):
     model_config = ConfigDict(frozen=True, extra="ignore")
 
     version: str
-    """Version of this package."""
     commit: str | None = None
     """Git commit of the source tree, with "+changes" if files differ from it; None for an installed package."""
     torch: str | None = None
-    """Version of PyTorch."""
     device: str = "cpu"
-    """Device of the computation, as PyTorch names it."""
     threads: int | None = None
-    """Number of threads of PyTorch on a CPU."""
 
 
 def current_provenance(device: str = "cpu") -> Provenance:
-    """Describe the present process.
-
-    Args:
-        device: The device on which the model runs.
-    """
+    """Describe the present process, whose model runs on `device`."""
     import torch
 
     return Provenance(
@@ -47,7 +39,7 @@ def current_provenance(device: str = "cpu") -> Provenance:
 def git_commit() -> str | None:
     """Return the commit of the source tree that this package runs from, or None without one."""
     root = Path(__file__).resolve().parents[3]
-    if not (root / ".git").exists():  # an installed package, perhaps inside somebody else's repository
+    if not (root / ".git").exists():  # an installed package, perhaps inside another repository
         return None
     commit = _git(root, "rev-parse", "HEAD")
     changes = _git(root, "status", "--porcelain", "--untracked-files=no", "--", "src")

@@ -40,7 +40,7 @@ class Option:
 
     name: str
     type: Any
-    default: object
+    default: Any
     changes_result: bool = True
 
     @property
@@ -91,11 +91,9 @@ def as_flag(name: str) -> str:
 def options_of(settings: Settings) -> dict[str, Option]:
     """Return all plain fields of settings by name, with the values in `settings` as defaults."""
     found: dict[str, Option] = {}
-    for field, kind, value in _fields(settings):
-        if _nested(value):
-            found |= options_of(value)
-        else:
-            found[field.name] = Option(field.name, kind, value, field.metadata.get("changes_result", True))
+    for option in _fields(settings):
+        value = option.default
+        found |= options_of(value) if _nested(value) else {option.name: option}
     return found
 
 
@@ -107,13 +105,12 @@ def with_options(settings: S, values: Mapping[str, object]) -> S:
     """
     check_names(values, options_of(settings))
     changes: dict[str, Any] = {}
-    for field, kind, value in _fields(settings):
-        if _nested(value):
-            inner = {name: values[name] for name in options_of(value) if name in values}
-            if inner:
-                changes[field.name] = with_options(value, inner)
-        elif field.name in values:
-            changes[field.name] = Option(field.name, kind, value).check(values[field.name])
+    for option in _fields(settings):
+        if _nested(option.default):
+            inner = {name: values[name] for name in options_of(option.default) if name in values}
+            changes[option.name] = with_options(option.default, inner)
+        elif option.name in values:
+            changes[option.name] = option.check(values[option.name])
     return dataclasses.replace(settings, **changes)
 
 
@@ -123,13 +120,12 @@ def with_json(settings: S, values: Mapping[str, Any]) -> S:
     Raises:
         CampError: if the file has a field that does not exist here, or a value of another type.
     """
-    check_names(values, [field.name for field, _, _ in _fields(settings)])
+    fields = {option.name: option for option in _fields(settings)}
+    check_names(values, fields)
     changes: dict[str, Any] = {}
-    for field, kind, value in _fields(settings):
-        if field.name in values:
-            given = values[field.name]
-            option = Option(field.name, kind, value)
-            changes[field.name] = with_json(value, given) if _nested(value) else option.check(given)
+    for name, value in values.items():
+        nested = fields[name].default
+        changes[name] = with_json(nested, value) if _nested(nested) else fields[name].check(value)
     return dataclasses.replace(settings, **changes)
 
 
@@ -139,11 +135,11 @@ def result_values(settings: Settings) -> dict[str, Any]:
     Options that are None are left out so that a new option whose default is None changes no existing value.
     """
     found: dict[str, Any] = {}
-    for field, _, value in _fields(settings):
-        if _nested(value):
-            found[field.name] = result_values(value)
-        elif value is not None and field.metadata.get("changes_result", True):
-            found[field.name] = value
+    for option in _fields(settings):
+        if _nested(option.default):
+            found[option.name] = result_values(option.default)
+        elif option.default is not None and option.changes_result:
+            found[option.name] = option.default
     return found
 
 
@@ -173,37 +169,32 @@ def describe_error(error: ValidationError) -> str:
     return f"{place}: {fault['msg']}" if place else str(fault["msg"])
 
 
-def _fields(settings: Settings) -> Iterable[tuple[dataclasses.Field[Any], Any, Any]]:
-    """Yield each field with its type and its value."""
+def _fields(settings: Settings) -> Iterable[Option]:
+    """Yield each field with its value as default; that of a nested field is a dataclass."""
     hints = _hints(type(settings))
     for field in dataclasses.fields(settings):
-        yield field, hints[field.name], getattr(settings, field.name)
+        changes_result = field.metadata.get("changes_result", True)
+        yield Option(field.name, hints[field.name], getattr(settings, field.name), changes_result)
 
 
 def _nested(value: object) -> bool:
     return dataclasses.is_dataclass(value)
 
 
-@functools.cache
-def _hints(kind: type) -> dict[str, Any]:
-    return typing.get_type_hints(kind)
+_hints = functools.cache(typing.get_type_hints)
+_adapter = functools.cache(TypeAdapter)
 
 
-@functools.cache
-def _adapter(kind: Any) -> TypeAdapter[Any]:
-    return TypeAdapter(kind)
-
-
-def _describe(kind: Any) -> str:
+def _describe(annotation: Any) -> str:
     """Describe a type in words.
 
     >>> _describe(float | None), _describe(Literal["a", "b"])
     ('a number or None', "'a' or 'b'")
     """
-    inner = typing.get_args(kind)
-    if typing.get_origin(kind) is Literal:
+    inner = typing.get_args(annotation)
+    if typing.get_origin(annotation) is Literal:
         return " or ".join(map(repr, inner))
     if inner:
         return " or ".join(map(_describe, inner))
     words = {int: "a whole number", float: "a number", bool: "True or False", str: "a text"}
-    return words.get(kind, "None")
+    return words.get(annotation, "None")

@@ -135,7 +135,7 @@ def test_a_part_of_the_bank_that_is_lost_for_good_is_one_sentence(executor):
         executor._blocks(dies)
 
 
-def test_where_nobody_answers_there_is_no_cluster(executor):
+def test_an_address_where_nothing_answers_is_refused(executor):
     with pytest.raises(CampError, match=r"There is no Ray cluster at 127.0.0.1:1 \("):
         RayExecutor("127.0.0.1:1")
     with pytest.raises(CampError, match=r"There is no Ray cluster at ray://here:x \("):

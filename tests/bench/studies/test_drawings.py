@@ -148,8 +148,8 @@ def test_confusion_counts_images_of_all_seeds(drawn) -> None:
     shares = counts / counts.sum(axis=1, keepdims=True)
     [cells], *_ = panels(result)
     assert [cell["value"] for cell in cells] == pytest.approx(shares.flatten())
-    told = [float(cell.removesuffix(" %")) for cell in result.table.rows[0][2:]]
-    assert told == pytest.approx([100 * np.diag(shares).mean(), 100 * shares[:-1, -1].mean()], abs=0.051)
+    shown = [float(cell.removesuffix(" %")) for cell in result.table.rows[0][2:]]
+    assert shown == pytest.approx([100 * np.diag(shares).mean(), 100 * shares[:-1, -1].mean()], abs=0.051)
 
 
 def test_the_number_of_categories_has_its_curve_the_truth_and_the_choice(drawn) -> None:

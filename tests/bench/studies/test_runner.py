@@ -74,7 +74,7 @@ def test_a_run_that_fails_does_not_stop_the_others(tmp_path: Path):
     assert len(missing(bad, store)) == 1  # and is tried again next time
 
 
-def test_an_error_that_runs_share_is_told_once():
+def test_an_error_that_runs_share_is_reported_once():
     failed = {f"run {i}": Failure("No disk.", Path(f"logs/{i}.log")) for i in range(3)}
     failed["other"] = Failure("No luck.", Path("logs/x.log"))
     assert failures(StudyOutcome([], failed)) == [

@@ -58,8 +58,8 @@ def test_a_study_runs_and_leaves_its_figure(
     if name in TABLES_ALONE:
         assert not (folder / "figure.png").exists()
         return
-    with Image.open(folder / "figure.png") as picture:
-        pixels = np.asarray(picture.convert("RGB")).reshape(-1, 3)
+    with Image.open(folder / "figure.png") as figure:
+        pixels = np.asarray(figure.convert("RGB")).reshape(-1, 3)
     assert len(np.unique(pixels, axis=0)) > 20  # something is drawn
     assert (folder / "figure.svg").read_text().rstrip().endswith("</svg>")
     assert (folder / "figure.pdf").read_bytes().startswith(b"%PDF")

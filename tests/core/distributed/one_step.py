@@ -33,8 +33,8 @@ class AnyType(nn.Module):
 
     def forward(self, batch: Batch) -> Tensor:
         """(n, D)."""
-        kind = next(self.tip.parameters()).dtype
-        return self.tip({name: x.to(kind) for name, x in batch.items()})
+        dtype = next(self.tip.parameters()).dtype
+        return self.tip({name: x.to(dtype) for name, x in batch.items()})
 
 
 def first_step(method: str, tasks: list[tuple[Task, TaskTruth]]) -> list[object]:

@@ -2,8 +2,7 @@
 
 from collections.abc import Iterator, Sequence
 
-from camp.bench.executors.base import Job, JobResult
-from camp.bench.executors.job import run_job
+from camp.bench.executors.base import Job, JobResult, run_job
 from camp.bench.settings import RunSettings
 from camp.core.progress import Progress
 
@@ -11,7 +10,6 @@ from camp.core.progress import Progress
 class InProcessExecutor:
     """Runs jobs one after another and shows the progress of each."""
 
-    jobs = 1
     shows_progress = True
 
     def __init__(self, progress: Progress) -> None:

@@ -11,9 +11,8 @@ from collections.abc import Iterator, Sequence
 from multiprocessing.connection import Connection, wait
 from multiprocessing.context import SpawnProcess
 
-from camp.bench.executors.banks import fill_bank
-from camp.bench.executors.base import Job, JobResult
-from camp.bench.executors.job import run_logged_job
+from camp.bench.executors.base import Job, JobResult, run_logged_job
+from camp.bench.experiment import Experiment
 from camp.bench.settings import RunSettings
 from camp.core.progress import Progress
 
@@ -38,7 +37,7 @@ class LocalExecutor:
     def fill_bank(self, settings: RunSettings, progress: Progress) -> None:
         """Fill the bank with all cores, where each run has only some of them."""
         if self.jobs > 1:
-            fill_bank(settings, progress)
+            Experiment.prepare(settings).fill_bank(progress)
 
     def run(self, jobs: Sequence[Job]) -> Iterator[JobResult | None]:
         """Yield results as jobs end, and None while none does."""

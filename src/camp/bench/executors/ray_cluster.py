@@ -14,7 +14,7 @@ import socket
 import tarfile
 import tempfile
 import uuid
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import lru_cache
 from pathlib import Path
 from typing import Any
@@ -22,9 +22,7 @@ from typing import Any
 import numpy as np
 import torch
 
-from camp.bench.executors.banks import fill_bank
-from camp.bench.executors.base import Job, JobResult
-from camp.bench.executors.job import run_logged_job
+from camp.bench.executors.base import Job, JobResult, run_logged_job
 from camp.bench.experiment import BlockMaker, Experiment
 from camp.bench.settings import RunSettings, from_dict, to_dict
 from camp.core.errors import CampError
@@ -75,19 +73,18 @@ class RayExecutor:
             raise CampError(f"There is no Ray cluster {where} ({str(error).splitlines()[0]}).") from error
         self.cpus, self.gpus, self.most = cpus, gpus, jobs
         room = self.ray.cluster_resources()
+        fits = []
         for name, need in (("CPU", cpus), ("GPU", gpus)):
-            if need > room.get(name, 0.0):
-                raise CampError(
-                    f"A run needs {need:g} {name}s, and the whole cluster has {room.get(name, 0.0):g}."
-                )
-        fits = [int(room.get(name, 0.0) / need) for name, need in (("CPU", cpus), ("GPU", gpus)) if need]
+            present = room.get(name, 0.0)
+            if need > present:
+                raise CampError(f"A run needs {need:g} {name}s, and the whole cluster has {present:g}.")
+            if need:
+                fits.append(int(present / need))
         self.jobs = min(fits, default=1) if jobs is None else jobs
 
     def run(self, jobs: Sequence[Job]) -> Iterator[JobResult | None]:
         """Yield results as jobs end, and None while none does."""
-        run = self.ray.remote(_run).options(
-            num_cpus=self.cpus, num_gpus=self.gpus, max_retries=RETRIES, retry_exceptions=False
-        )
+        run = self._remote(_run)
         waiting: list[Job] = list(jobs)
         under_way: dict[Any, Job] = {}
         marker = _Marker(jobs[0].folder.parent.parent)
@@ -96,7 +93,7 @@ class RayExecutor:
                 # Ray queues more jobs than fit, so that no node is ever idle.
                 while waiting and len(under_way) < (self.most or 2 * self.jobs):
                     job = waiting.pop(0)
-                    under_way[run.remote(job, marker.path, marker.word, max(1, int(self.cpus)))] = job
+                    under_way[run.remote(job, marker.path, marker.token, max(1, int(self.cpus)))] = job
                 done, _ = self.ray.wait(list(under_way), num_returns=1, timeout=0.5)
                 if not done:
                     yield None
@@ -108,32 +105,39 @@ class RayExecutor:
                 self.ray.cancel(ref, force=True)
             marker.remove()
 
+    def _remote(self, function: Callable[..., Any]) -> Any:
+        """Return `function` as a Ray task with the resources of a run."""
+        return self.ray.remote(function).options(
+            num_cpus=self.cpus, num_gpus=self.gpus, max_retries=RETRIES, retry_exceptions=False
+        )
+
     def _error(self, ref: Any, job: Job) -> str | None:
         """Return why a task failed, and store the folder and the log that it sends."""
         try:
-            error, folder, log = self.ray.get(ref)
+            result: tuple[str | None, bytes | None, str | None] = self.ray.get(ref)
         except self.ray.exceptions.RayError as lost:
             return f"Its worker was lost {RETRIES + 1} times ({type(lost).__name__})."
+        error, folder, log = result
         if log is not None and job.log is not None:
             write_text(job.log, log)
         if folder is not None:
             _unpack(folder, job.folder)
-        return str(error) if error is not None else None
+        return error
 
     def fill_bank(self, settings: RunSettings, progress: Progress) -> None:
         """Fill the view bank of a run with the whole cluster."""
-        fill_bank(settings, progress, lambda train: self._block_maker(settings, train))
+        experiment = Experiment.prepare(settings)
+        _, train = experiment.image_keys()
+        experiment.fill_bank(progress, self._block_maker(settings, train))
 
     def _block_maker(self, settings: RunSettings, train: set[str]) -> BlockMaker:
         """Return what makes blocks of views in tasks of the cluster."""
-        make = self.ray.remote(_views_of).options(
-            num_cpus=self.cpus, num_gpus=self.gpus, max_retries=RETRIES, retry_exceptions=False
-        )
+        make = self._remote(_views_of)
         settings_json = json.dumps(to_dict(settings))
 
         def make_blocks(digests: dict[str, bytes], wanted: list[str]) -> Iterable[Block]:
-            # Training images first: a block has images of one kind.
-            ordered = [key for key in wanted if key in train] + [key for key in wanted if key not in train]
+            # Training images first: a block has only training or only test images.
+            ordered = sorted(wanted, key=lambda key: key not in train)
             shards = [ordered[i : i + IMAGES_PER_TASK] for i in range(0, len(ordered), IMAGES_PER_TASK)]
             refs: list[Any] = []
             while shards or refs:
@@ -177,21 +181,21 @@ class _Marker:
     """A file in the folder of the studies by which a worker finds out whether it sees that folder."""
 
     def __init__(self, store: Path) -> None:
-        self.word = uuid.uuid4().hex
-        self.path = store.resolve() / f".seen-{self.word}"
-        write_text(self.path, self.word)
+        self.token = uuid.uuid4().hex
+        self.path = store.resolve() / f".seen-{self.token}"
+        write_text(self.path, self.token)
 
     def remove(self) -> None:
         self.path.unlink(missing_ok=True)
 
 
-def _run(job: Job, marker: Path, word: str, threads: int) -> tuple[str | None, bytes | None, str | None]:
+def _run(job: Job, marker: Path, token: str, threads: int) -> tuple[str | None, bytes | None, str | None]:
     """Carry out a job in a worker.
 
     Returns:
         Why it failed; and the run folder and the log, where the folder of the studies is not visible.
     """
-    if marker.exists() and marker.read_text(encoding="utf-8") == word:
+    if marker.exists() and marker.read_text(encoding="utf-8") == token:
         return run_logged_job(job, threads), None, None
     with tempfile.TemporaryDirectory() as place:
         log = Path(place) / "log"

@@ -5,7 +5,6 @@ import json
 from typing import Any
 
 from camp.bench.settings import RunSettings
-from camp.bench.trained_tips import training_values
 
 FORMAT = 1
 """Part of every address; raise it when runs of the same settings come to mean something else."""
@@ -17,9 +16,14 @@ def address(settings: RunSettings) -> str:
 
 
 def training_address(settings: RunSettings) -> str | None:
-    """Return the address of a run's training; None if runs cannot share it."""
-    values = training_values(settings)
-    return None if values is None else _digest(settings.method, values)
+    """Return the address of a run's training; None if runs cannot share it, see `camp.bench.trained_tips`."""
+    after_training = settings.settings.after_training()
+    if after_training is None or settings.data.k != "known":
+        return None
+    values = settings.result_values()
+    for name in after_training:
+        values["settings"].pop(name, None)
+    return _digest(settings.method, values)
 
 
 def _digest(method: str, values: dict[str, Any]) -> str:

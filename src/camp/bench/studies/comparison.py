@@ -22,7 +22,7 @@ from camp.core import distributed
 from camp.core.errors import CampError
 from camp.core.files import read_json
 from camp.core.progress import Progress
-from camp.core.settings import Settings, options_of, with_options
+from camp.core.settings import Settings, as_flag, options_of, with_options
 from camp.data.view_settings import ViewSettings
 from camp.nn.backbones.settings import BackboneSettings
 
@@ -49,7 +49,7 @@ def methods_without(study: Study) -> list[str]:
     for name in study.base:
         without = [method for method in study.methods if name not in option_names(method)]
         if without:
-            lines.append(f"{', '.join(without)}: no --{name.replace('_', '-')}, run without")
+            lines.append(f"{', '.join(without)}: no {as_flag(name)}, run without")
     return lines
 
 
@@ -64,7 +64,6 @@ def start_comparison(study: Study, folder: Path, progress: Progress, command: st
             # A mistake in the data or the backbone concerns all methods, and shows before there is a folder.
             Experiment.prepare(store.jobs(study)[0].settings)
             if distributed.is_main_process():
-                RunFolder(folder).create()
                 held.enter_context(RunFolder(folder).locked())
         return run_study(study, store, InProcessExecutor(progress), progress)
 
@@ -72,12 +71,8 @@ def start_comparison(study: Study, folder: Path, progress: Progress, command: st
 def resume_comparison(folder: Path, progress: Progress) -> StudyOutcome:
     """Continue a comparison: start runs that are missing and continue those that are not finished."""
     with distributed.process_group(), contextlib.ExitStack() as held:
-        values: dict[str, Any] = {}
-        with distributed.synchronized_errors():
-            if distributed.is_main_process():
-                held.enter_context(RunFolder(folder).locked())
-                values = _read(folder)
-        values = distributed.broadcast(values)
+        distributed.on_main_process(lambda: held.enter_context(RunFolder(folder).locked()))
+        values = distributed.on_main_process(lambda: _read(folder))
         study = _study(values["rows"], values["base"], values["seeds"])
         store = MethodStore(folder, values["command"])
         return run_study(study, store, InProcessExecutor(progress), progress)

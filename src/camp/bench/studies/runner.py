@@ -14,6 +14,7 @@ import json
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from operator import itemgetter
 from pathlib import Path
 from typing import NamedTuple
 
@@ -69,24 +70,20 @@ class StudyStore:
         """Return a job for each run, those that train first and then those that use the trained network."""
         points = {point.address: point for point in study.points()}
         training = {name: training_address(point.settings) for name, point in points.items()}
-        shared = {
-            name
-            for name, count in Counter(training.values()).items()
-            if name is not None and (count > 1 or (self.folder / "tips" / name).exists())
-        }
-        jobs: dict[str, Job] = {}
-        turns: Counter[str] = Counter()
-        order: dict[str, int] = {}
+        sharing = Counter(training.values())
+        turns: Counter[Path] = Counter()
+        jobs: list[tuple[int, Job]] = []
         for name, point in points.items():
-            trained, folder = training[name], self.run_folder(point)
-            tips = self.folder / "tips" / trained if trained in shared and trained is not None else None
-            log = self.folder / "logs" / f"{name}.log"
-            jobs[name] = Job(point.label, point.settings, folder, log, tips, self.command)
-            order[name] = 0
-            if trained is not None and tips is not None and not RunFolder(folder).is_finished():
-                order[name] = turns[trained]
-                turns[trained] += 1
-        return [jobs[name] for name in sorted(jobs, key=order.__getitem__)]
+            turn, tips, trained = 0, None, training[name]
+            folder, log = self.run_folder(point), self.folder / "logs" / f"{name}.log"
+            if trained is not None:
+                shared = self.folder / "tips" / trained
+                tips = shared if sharing[trained] > 1 or shared.exists() else None
+            if tips is not None and not RunFolder(folder).is_finished():
+                turn = turns[tips]
+                turns[tips] += 1
+            jobs.append((turn, Job(point.label, point.settings, folder, log, tips, self.command)))
+        return [job for _, job in sorted(jobs, key=itemgetter(0))]
 
 
 @dataclass(frozen=True)
