@@ -99,7 +99,7 @@ def test_where_the_folder_is_not_seen_runs_come_home(executor, tmp_path: Path, m
 
 
 def unseen(self, store: Path) -> None:
-    self.word, self.path = "word", store / "nowhere" / "marker"
+    self.token, self.path = "token", store / "nowhere" / "marker"
 
 
 def test_a_run_that_fails_there_says_why(executor, tmp_path: Path):
