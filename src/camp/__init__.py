@@ -1,4 +1,4 @@
-"""Continual category discovery with CAMP: categories that keep changing, from a few labels and many pictures."""
+"""Continual category discovery with CAMP: categories that keep changing, from a few labels and many images."""
 
 from typing import TYPE_CHECKING, Any
 

@@ -27,7 +27,7 @@ _THUMBNAILS = 6
 _THUMBNAIL_SIDE = 112
 
 
-def described(settings: RunSettings, backbone: Backbone, epochs: int) -> dict[str, Any]:
+def run_description(settings: RunSettings, backbone: Backbone, epochs: int) -> dict[str, Any]:
     """The fields of `Results` that say what was run."""
     fresh = settings.views.views == "fresh" or backbone.trunk is None
     return {

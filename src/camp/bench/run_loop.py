@@ -15,7 +15,7 @@ import numpy as np
 from camp.bench.checkpoint import Checkpoint, broadcast_checkpoint, load_checkpoint, save_checkpoint
 from camp.bench.evaluation.after_task import Evaluator
 from camp.bench.experiment import Experiment, check_split
-from camp.bench.records import category_records, described, predictions_csv, task_record
+from camp.bench.records import category_records, predictions_csv, run_description, task_record
 from camp.bench.results import CategoryResults, Results, TaskResults
 from camp.bench.run_folder import RunConfig, RunFolder
 from camp.bench.settings import RunSettings
@@ -264,7 +264,7 @@ class _RunLoop:
         self.results = Results(
             name=str(self.folder.path),
             command=self.command,
-            **described(experiment.settings, experiment.backbone, method.epochs),
+            **run_description(experiment.settings, experiment.backbone, method.epochs),
             notes=self._notes(),
             tasks_planned=len(planned),
             tasks=list(self.records),

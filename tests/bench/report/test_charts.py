@@ -11,8 +11,8 @@ from PIL import Image
 from camp.bench.evaluation.drift import CentroidDistance
 from camp.bench.evaluation.feature_map import FeatureMap, MapCentroid
 from camp.bench.report.charts import (
-    Bar,
     Chart,
+    ChartBar,
     Rule,
     ScatterPoint,
     Series,
@@ -59,7 +59,7 @@ CHARTS = {
     "names": line_chart([Series("a", ONE, ["x", "y"], [0.1, 0.2])], description="", x_title="adapter"),
     "no values": line_chart([Series("a", ONE, [1, 2], [None, math.nan])], description="", x_title="task"),
     "bars": bar_chart(
-        [Bar("camp", "known", Spread(0.8, 0.1), 0.9), Bar("camp", "novel", None), Bar("gcd", "known", Spread(0.4, None))],
+        [ChartBar("camp", "known", Spread(0.8, 0.1), 0.9), ChartBar("camp", "novel", None), ChartBar("gcd", "known", Spread(0.4, None))],
         {"known": "var(--known)", "novel": "var(--novel)"},
         description="",
     ),

@@ -117,7 +117,7 @@ def _line_rows(line: Series, x_title: str, fractions: bool) -> list[Spec]:
 
 
 @dataclass(frozen=True)
-class Bar:
+class ChartBar:
     """A bar of a group, and the upper bound of its value."""
 
     label: str
@@ -127,7 +127,7 @@ class Bar:
 
 
 def bar_chart(
-    bars: Sequence[Bar],
+    bars: Sequence[ChartBar],
     colours: Mapping[str, str],
     *,
     description: str = "",

@@ -9,8 +9,8 @@ from camp.bench.evaluation.class_groups import GROUPS, Group
 from camp.bench.evaluation.confusion import normalised_rows
 from camp.bench.evaluation.summary import mean
 from camp.bench.report.charts import (
-    Bar,
     Chart,
+    ChartBar,
     Rule,
     Series,
     bar_chart,
@@ -53,7 +53,7 @@ def known_and_novel(groups: Sequence[RunGroup], names: Sequence[str]) -> Chart:
     for group, name in zip(groups, names):
         for kind in ("known", "novel"):
             bound = metric(group, kind, "upper_bound")
-            bars.append(Bar(name, kind, metric(group, kind), bound.mean if bound else None))
+            bars.append(ChartBar(name, kind, metric(group, kind), bound.mean if bound else None))
     values = "; ".join(
         f"{bar.label}, {bar.kind}: {percent(bar.value.mean if bar.value else None)}" for bar in bars
     )

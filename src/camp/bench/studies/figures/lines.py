@@ -7,8 +7,8 @@ from camp.bench.evaluation.class_groups import GROUPS, Group
 from camp.bench.evaluation.feature_map import Kind
 from camp.bench.evaluation.summary import mean
 from camp.bench.report.charts import (
-    Bar,
     Chart,
+    ChartBar,
     Rule,
     ScatterPoint,
     Series,
@@ -181,7 +181,9 @@ def plasticity_forgetting(study: Study, rows: list[Row]) -> Drawn:
 def before_after(study: Study, rows: list[Row]) -> Drawn:
     """Bars: the distance of stored and adapted centroids, for each value of an option."""
     x = wanted(study, "x")
-    bars = [Bar(f"{name_of(x)} {name_of(row[x])}", end, row.distance(end)) for row in rows for end, _ in ENDS]
+    bars = [
+        ChartBar(f"{name_of(x)} {name_of(row[x])}", end, row.distance(end)) for row in rows for end, _ in ENDS
+    ]
     figure = bar_chart(
         bars,
         {"stored": "var(--s3)", "adapted": "var(--s4)"},
