@@ -400,7 +400,9 @@ def _x_axis(xs: Sequence[float | str], title: str) -> Spec:
     if not numbers:
         return {**_o("x"), "title": title, "axis": {"labelAngle": 0, "grid": False}}
     few = numbers[-1] - numbers[0] <= 12 and all(float(x).is_integer() for x in numbers)
-    axis: Spec = {"grid": False, "labelOverlap": True} | ({"values": numbers} if few else {"tickCount": 6})
+    axis: Spec = {"grid": False, "labelOverlap": True} | (
+        {"values": numbers, "format": "d"} if few else {"tickCount": 6}
+    )
     return _q("x", title=title, axis=axis, scale={"zero": False, "nice": False, "padding": 10})
 
 
