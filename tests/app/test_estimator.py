@@ -35,6 +35,7 @@ EXPECTED_FAILED = {
 HIDDEN = 6
 
 
+@pytest.mark.slow
 @parametrize_with_checks(
     [CAMP(backbone="embeddings")], expected_failed_checks=lambda estimator: EXPECTED_FAILED
 )

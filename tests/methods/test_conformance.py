@@ -359,12 +359,14 @@ UNUSUAL_LABELLED: dict[str, list[Plan]] = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", DISCOVERING)
 @pytest.mark.parametrize("case", UNUSUAL)
 def test_unusual_tasks(runs: Runs, name: str, case: str) -> None:
     check_unusual(runs, name, kind_in_turn(name, list(UNUSUAL).index(case)), UNUSUAL[case])
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", SUPERVISED)
 @pytest.mark.parametrize("case", UNUSUAL_LABELLED)
 def test_unusual_tasks_where_every_image_is_labelled(runs: Runs, name: str, case: str) -> None:

@@ -38,6 +38,7 @@ def exported(path: Path, model: Model, reader: Reader, keys: list[str]) -> dict[
     return dict(zip(names, session.run(names, {given.name: np.stack(arrays)})))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("kind", "categories"), [*((kind, 4) for kind in KINDS), ("lite0", 1), ("embeddings", 1)]
 )

@@ -57,6 +57,7 @@ def agree(row: Prediction | Unreadable, model: Model, z: torch.Tensor) -> None:
     assert row.runner_up_confidence == pytest.approx(float(weights[second]), abs=1e-4)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", ["lite0", "lite0 mbconv", "vit", "conv-tiny", "embeddings"])
 def test_answers_are_those_of_the_features(kind: str, tmp_path: Path) -> None:
     reader, keys = reader_for(KINDS[kind], tmp_path, 60)

@@ -269,6 +269,7 @@ def test_the_next_batch_uses_what_a_person_decided(birds: Birds) -> None:
     assert birds.known.named() == known.named()  # the label finds the category by its new name
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("epochs", [0, 2])
 def test_the_same_numbers_twice(tmp_path: Path, epochs: int) -> None:
     found = []
