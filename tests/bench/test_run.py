@@ -110,6 +110,7 @@ SETTINGS |= {(list(SCENARIO_PRESETS)[(i + 3) % 7], method) for i, method in enum
 SETTINGS |= {("cil", name) for name, info in METHODS.items() if info.supervised}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("setting", "method"), sorted(SETTINGS))
 def test_every_setting_of_the_supplement(tmp_path: Path, setting: str, method: str) -> None:
     options = taken(method, {key: DIGITS[key] for key in DIGITS if key != "tasks"})

@@ -311,6 +311,7 @@ def test_training_can_be_taken_over_from_another_run(runs: Runs, name: str, kind
     assert outcome_of(taken, run.here, run.outcome.terms).same_as(run.outcome)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", [name for name, info in METHODS.items() if not info.pixels])
 def test_a_block_of_a_vit_is_trained_from_a_bank(runs: Runs, name: str) -> None:
     """The paper's tip: its attention is rearranged, and has gradients of its own."""
@@ -320,6 +321,7 @@ def test_a_block_of_a_vit_is_trained_from_a_bank(runs: Runs, name: str) -> None:
         assert run.resumed(moment).same_as(run.outcome)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", DISCOVERING)
 def test_the_number_of_categories_is_estimated_and_resumed(runs: Runs, name: str) -> None:
     run = runs.reference(name, kind_in_turn(name, 0), tell_k=False, moments=INSIDE_TASKS)

@@ -15,6 +15,8 @@ from camp.bench.settings import from_flat, to_dict
 from camp.cli import main
 from camp.nn.backbones.engine import TorchEngine
 
+pytestmark = pytest.mark.slow
+
 TINY = (
     "--dataset digits --tasks 2 --epochs 1 --images-per-class 12 --test-per-class 4 --batch-size 32 --n-init 3 "
     "--projector-width 32 --resolution 8 --quiet"

@@ -2,6 +2,8 @@
 
 from pathlib import Path
 
+import pytest
+
 from camp.bench.executors.base import Job
 from camp.bench.executors.in_process import InProcessExecutor
 from camp.bench.settings import from_flat
@@ -88,6 +90,7 @@ def test_a_folder_is_named_after_its_run(tmp_path: Path):
     assert StudyStore(tmp_path).run_folder(point) == tmp_path / "runs" / point.address
 
 
+@pytest.mark.slow
 def test_runs_that_share_their_training_have_the_numbers_of_separate_runs(tmp_path: Path):
     asked = study(
         tmp_path,
