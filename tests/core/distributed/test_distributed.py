@@ -22,8 +22,6 @@ from camp.core import distributed
 from camp.core.errors import CampError
 from camp.nn.backbones.batch_norm import BatchNorm
 
-pytestmark = pytest.mark.slow
-
 out = {}
 draw = torch.Generator().manual_seed(0)
 images = torch.randn(5, 3, 4, 4, generator=draw, dtype=torch.float64) * 3 + 100
@@ -94,6 +92,7 @@ def test_a_single_process_exchanges_nothing() -> None:
     assert distributed.map_sharded(3, lambda rows: rows * 2).tolist() == [0, 2, 4]
 
 
+@pytest.mark.slow
 def test_collective_operations(outputs: list[dict[str, Any]]) -> None:
     assert [row for out in outputs for row in out["rows"]] == list(range(7))
     for out in outputs:
@@ -107,6 +106,7 @@ def test_collective_operations(outputs: list[dict[str, Any]]) -> None:
         assert out["bytes"] == ["AAA", ""]
 
 
+@pytest.mark.slow
 def test_batch_norm_has_the_statistics_of_all_processes(outputs: list[dict[str, Any]]) -> None:
     draw = torch.Generator().manual_seed(0)
     x = torch.randn(5, 3, 4, 4, generator=draw, dtype=torch.float64) * 3 + 100
@@ -132,10 +132,12 @@ def test_batch_norm_of_a_single_process_is_torchs() -> None:
     assert torch.equal(ours.running_var, torchs.running_var)
 
 
+@pytest.mark.slow
 def test_an_error_of_one_process_is_raised_in_all(outputs: list[dict[str, Any]]) -> None:
     assert [out["error"] for out in outputs] == ["ReportedError In process 1: No images here."] * 3
 
 
+@pytest.mark.slow
 def test_a_lost_process_is_reported_in_one_sentence(printed: list[list[str]]) -> None:
     for lines in printed[:2]:
         assert lines[1].startswith("LostProcessError Another of the 3 processes of this run has ended")
@@ -185,6 +187,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return made
 
 
+@pytest.mark.slow
 def test_two_processes_train_to_the_accuracy_of_one(folder: Path) -> None:
     succeeded([*SMALL, "--out", "one"], 1, folder)
     one, two = (
@@ -198,12 +201,14 @@ def test_two_processes_train_to_the_accuracy_of_one(folder: Path) -> None:
     assert len(list((folder / "two" / "checkpoint").iterdir())) == 2
 
 
+@pytest.mark.slow
 def test_two_processes_leave_a_finished_run_unchanged(folder: Path) -> None:
     before = (folder / "two" / "results.json").stat().st_mtime_ns
     succeeded(["--resume", "two", "--quiet"], 2, folder)
     assert (folder / "two" / "results.json").stat().st_mtime_ns == before
 
 
+@pytest.mark.slow
 def test_a_run_that_loses_a_process_reports_it_and_is_resumed(folder: Path) -> None:
     """Process 1 is killed in the second task; two processes resume to the results of an uninterrupted run."""
     env = os.environ | {"CAMP_BANKS": str(folder / "banks"), "DIE_IN_EPOCH": "4"}
@@ -219,6 +224,7 @@ def test_a_run_that_loses_a_process_reports_it_and_is_resumed(folder: Path) -> N
     assert accuracies(folder / "broken") == accuracies(folder / "two")
 
 
+@pytest.mark.slow
 def test_a_user_error_is_printed_once(folder: Path) -> None:
     before = (folder / "two" / "config.json").read_text()
     done = camp_run([*SMALL, "--out", "two"], 2, folder)
@@ -227,6 +233,7 @@ def test_a_user_error_is_printed_once(folder: Path) -> None:
     assert (folder / "two" / "config.json").read_text() == before
 
 
+@pytest.mark.slow
 def test_a_step_of_two_processes_is_that_of_one() -> None:
     """In float64, with batch norms: loss and gradients of the tip and the heads agree up to rounding."""
     methods = ["lwf", "ewc", "camp", "pass", "il2a", "ssre"]
