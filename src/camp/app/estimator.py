@@ -150,7 +150,7 @@ class CAMP(ClassNamePrefixFeaturesOutMixin, ClassifierMixin, TransformerMixin, B
             settings = WorkspaceSettings(backbone, int(self.seed))
         if settings.backbone.backbone == VECTORS:
             x = self._vectors(X, reset=workspace is None)
-            settings = dataclasses.replace(settings, backbone=settings.backbone.with_dim(x.shape[1]))
+            settings = dataclasses.replace(settings, backbone=settings.backbone.with_vectors(x))
             batch = ArrayImages.of_vectors(x, y)
         else:
             batch = ArrayImages.of_images(X, y)

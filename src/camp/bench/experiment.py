@@ -33,6 +33,9 @@ from camp.nn.backbones.settings import BackboneSettings
 BlockMaker = Callable[[dict[str, bytes], list[str]], Iterable[Block]]
 """Makes blocks of views from the fingerprints of all images and the keys that the bank lacks."""
 
+_SCALE_VECTORS = 10_000
+"""Number of vectors of the first task by which the scale of vectors is measured."""
+
 
 @dataclass(frozen=True)
 class Experiment:
@@ -56,7 +59,7 @@ class Experiment:
         split.check(dataset)
         check_split(split)
         device_name = distributed.local_device(settings.backbone.device)
-        chosen = dataclasses.replace(_backbone_settings(settings, dataset), device=device_name)
+        chosen = dataclasses.replace(_backbone_settings(settings, dataset, split), device=device_name)
         backbone = make_backbone(chosen, generator(settings.seed, "backbone"))
         settings = settings.for_split(split)
         build, device = method_info(settings.method).build, torch.device(device_name)
@@ -116,15 +119,16 @@ def _make_split(settings: RunSettings, dataset: Dataset) -> Split:
     return dataclasses.replace(split, scenario=scenario)
 
 
-def _backbone_settings(settings: RunSettings, dataset: Dataset) -> BackboneSettings:
-    """Fill in what depends on the data set: its preferred backbone, and the length of vectors."""
+def _backbone_settings(settings: RunSettings, dataset: Dataset, split: Split) -> BackboneSettings:
+    """Fill in what depends on the data: the data set's preferred backbone, length and scale of vectors."""
     backbone = settings.backbone
     if backbone.backbone is None and backbone.weights is None:
         preferred = dataset_info(settings.data.dataset).backbone
         backbone = backbone.with_name(preferred) if preferred else backbone
     if backbone.backbone != "embeddings":
         return backbone
-    vector = dataset.decode(dataset.read(dataset.keys[0]))
-    if not isinstance(vector, np.ndarray):
+    first = sorted((*split.tasks[0].labelled, *split.tasks[0].unlabelled))[:_SCALE_VECTORS]
+    vectors = [dataset.decode(dataset.read(key)) for key in first]
+    if not all(isinstance(vector, np.ndarray) for vector in vectors):
         raise CampError(f"The backbone embeddings takes vectors, and {dataset.name} has images.")
-    return backbone.with_dim(len(vector))
+    return backbone.with_vectors(np.stack([np.asarray(vector) for vector in vectors]))

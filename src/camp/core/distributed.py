@@ -75,11 +75,14 @@ def process_group() -> Iterator[None]:
         raise CampError(
             f"The {launched_processes()} processes of torchrun could not connect ({_first_line(error)})."
         ) from error
-    before = signal.signal(signal.SIGTERM, _handle_sigterm)
+    after = signal.signal(signal.SIGTERM, _handle_sigterm)
     try:
         yield
+    except LostProcessError:
+        after = signal.SIG_IGN  # torchrun terminates this process too, which still has to print the error
+        raise
     finally:
-        signal.signal(signal.SIGTERM, before)
+        signal.signal(signal.SIGTERM, after)
         dist.destroy_process_group()
 
 

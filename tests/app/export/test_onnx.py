@@ -97,6 +97,8 @@ def test_close_centroids_far_from_zero_are_told_apart(tmp_path: Path) -> None:
     with torch.no_grad():
         for parameter in model.backbone.tip.parameters():
             parameter.zero_()
+    for scale in ("gain", "input_rms"):
+        model.backbone.tip.get_buffer(scale).fill_(1)
     vectors = np.full((4, 12), 1000, dtype=np.float32)
     vectors[np.arange(4), np.arange(4)] += 0.25
     as_it_is = ClassMetric(torch.zeros(12), torch.eye(12), torch.zeros(12), unit=False)

@@ -81,18 +81,37 @@ def test_seeds_differ(name: str) -> None:
 
 
 @pytest.mark.parametrize("settings", [{"resolution": 64}, {"backbone": "embeddings", "dim": 9}])
-def test_the_residual_mlp_starts_as_the_identity(settings: dict[str, object]) -> None:
+def test_the_residual_mlp_starts_as_the_identity_at_the_scale_of_dino(settings: dict[str, object]) -> None:
     backbone = made(0, **settings)
     vector = torch.randn(4, backbone.dim, generator=torch.Generator().manual_seed(1))
     normed = torch.nn.functional.layer_norm(
         vector, vector.shape[1:]
     )  # EfficientNet's features are normalised
-    expected = vector if settings.get("backbone") == "embeddings" else normed
+    expected = 4.8 * (vector if settings.get("backbone") == "embeddings" else normed)
     torch.testing.assert_close(backbone.tip({"vector": vector}), expected)
     (backbone.tip({"vector": vector}) * torch.linspace(-1, 1, backbone.dim)).sum().backward()
     gradients = {name: parameter.grad for name, parameter in backbone.tip.named_parameters()}
     assert gradients["fc2.weight"] is not None
     assert gradients["fc2.weight"].abs().sum() > 0
+
+
+def test_features_have_the_scale_of_dino_whatever_that_of_the_vectors() -> None:
+    vectors = 0.01 * torch.randn(50, 16, generator=torch.Generator().manual_seed(1))
+    settings = BackboneSettings(backbone="embeddings").with_vectors(vectors.numpy())
+    backbone = make_backbone(settings, torch.Generator().manual_seed(0))
+    rms = backbone.tip({"vector": vectors}).square().mean().sqrt()
+    torch.testing.assert_close(rms, torch.tensor(4.8))
+    assert settings.vector_rms is not None
+    assert settings.with_vectors(vectors.numpy() * 7).vector_rms == settings.vector_rms  # once set it stays
+
+
+@pytest.mark.parametrize("settings", [{"resolution": 64}, {"resolution": 64, "tip": "mbconv"}])
+def test_weights_of_version_0_1_0_have_features_without_a_gain(settings: dict[str, object]) -> None:
+    backbone = made(0, **settings)
+    z = features(backbone)
+    older = {n: v for n, v in backbone.tip.state_dict().items() if n not in ("gain", "input_rms")}
+    backbone.tip.load_state_dict(older)
+    torch.testing.assert_close(features(backbone), z / 4.8)
 
 
 def test_efficientnet_is_the_default_and_notes_its_training_data() -> None:

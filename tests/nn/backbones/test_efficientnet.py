@@ -82,7 +82,7 @@ def test_trunk_and_tip_are_the_uncut_network(published: State, pixels: Tensor, t
     learned = [name for name in state if name.startswith(places) and name.endswith(("weight", "bias"))]
     for name in learned:
         state[name].requires_grad_(True)
-    expected = torch.nn.functional.layer_norm(plain_network(pixels, state), (1280,))
+    expected = tip.gain * torch.nn.functional.layer_norm(plain_network(pixels, state), (1280,))
     (expected * uneven).sum().backward()
     torch.testing.assert_close(features, expected)
     gradients = {name: parameter.grad for name, parameter in tip.named_parameters()}

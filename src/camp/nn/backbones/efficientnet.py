@@ -6,8 +6,8 @@ Two divisions into trunk and tip, here at R = 224 pixels:
     "mlp"      "vector" (1280,), the pooled features         a residual MLP on them
     "mbconv"   "tokens" (49, 192), the input of block 16     block 16, the head convolution and the pooling
 
-Both end in a layer norm without weights, so that features have the scale of a ViT's (see
-`residual_mlp`).
+Both end in a layer norm without weights and a fixed gain, so that features have the scale of DINO's
+(see `feature_scale`).
 
 The tokens are the 7 x 7 positions, row by row, with the channels last. With more than one trained
 block the trunk ends earlier. The "mbconv" tip trains gain and bias of the batch norms; mean and
@@ -24,6 +24,7 @@ from torch import Tensor, nn
 
 from camp.data.views import Batch, Field
 from camp.nn.backbones.base import dequantize
+from camp.nn.backbones.feature_scale import ScaledTip
 from camp.nn.backbones.weights import State, check_names
 
 NAME = "efficientnet-lite0"
@@ -148,7 +149,7 @@ class EfficientNetTrunk(nn.Module):
         return {"vector": F.relu6(self.head(x)).mean(dim=(2, 3))}
 
 
-class EfficientNetTip(nn.Module):
+class EfficientNetTip(ScaledTip):
     """Blocks from index `first`, head convolution and pooling: "tokens" -> features (B, 1280)."""
 
     def __init__(self, first: int, sides: tuple[int, int]) -> None:
@@ -165,7 +166,7 @@ class EfficientNetTip(nn.Module):
         for block in self.blocks:
             x = block(x)
         pooled = F.relu6(self.head(x)).mean(dim=(2, 3))
-        return F.layer_norm(pooled, (DIM,))
+        return self.gain * F.layer_norm(pooled, (DIM,))
 
 
 def packaged_weights() -> str:
@@ -230,7 +231,8 @@ def split_last(
     renumbered = {
         re.sub(r"(?<=^blocks\.)\d+", lambda n: str(int(n[0]) - first), name): state[name] for name in state
     }
-    tip.load_state_dict({name: renumbered[name].clone() for name in tip.state_dict()}, assign=True)
+    weights = {name: renumbered[name].clone() for name in tip.state_dict() if name in renumbered}
+    tip.load_state_dict({**ScaledTip().state_dict(), **weights}, assign=True)
     tip.requires_grad_(True)
     field = Field("tokens", (side * side, block_shapes()[first].channels_in), "tokens")
     return trunk.eval().requires_grad_(False), tip, field

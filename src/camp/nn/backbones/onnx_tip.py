@@ -39,8 +39,9 @@ def _residual_mlp(graph: Graph, tip: ResidualMlp, z: str) -> str:
     def norm(z: str) -> str:
         return plain_norm(graph, z, tip.fc1.in_features) if tip.normalised else z
 
-    z = norm(z)
-    return norm(graph.node("Add", z, linear(graph, gelu(graph, linear(graph, z, tip.fc1)), tip.fc2)))
+    z = norm(graph.node("Div", z, tip.input_rms))
+    z = graph.node("Add", z, linear(graph, gelu(graph, linear(graph, z, tip.fc1)), tip.fc2))
+    return graph.node("Mul", norm(z), tip.gain)
 
 
 def _vit(graph: Graph, tip: vit.VitTip, tokens: str, cls: str) -> str:
@@ -94,7 +95,8 @@ def _class_token_attention(graph: Graph, y: str, block: vit.Block, tokens: str) 
 def _efficientnet(graph: Graph, tip: EfficientNetTip, tokens: str) -> str:
     x = graph.node("Transpose", tokens, perm=[0, 2, 1])
     x = graph.node("Reshape", x, torch.tensor([0, 0, *tip.sides]))
-    return plain_norm(graph, pooled_head(graph, inverted_bottlenecks(graph, x, tip.blocks), tip.head), DIM)
+    pooled = pooled_head(graph, inverted_bottlenecks(graph, x, tip.blocks), tip.head)
+    return graph.node("Mul", plain_norm(graph, pooled, DIM), tip.gain)
 
 
 def _conv_tiny(graph: Graph, tip: ConvTiny, x: str, side: int) -> str:

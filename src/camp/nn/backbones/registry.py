@@ -62,7 +62,7 @@ def make_scratch(settings: BackboneSettings, generator: torch.Generator) -> Back
         if settings.dim is None:
             raise CampError("The backbone embeddings needs dim, the length of its vectors.")
         dim, mean, std, resolution = settings.dim, (0.0, 0.0, 0.0), (1.0, 1.0, 1.0), 0
-        tip = ResidualMlp(dim, hidden=dim, generator=generator)
+        tip = ResidualMlp(dim, hidden=dim, generator=generator, input_rms=settings.vector_rms or 1.0)
         field, description = Field("vector", (dim,), "exact"), f"embeddings {dim}"
     else:
         if name in resnet.WIDTHS:
@@ -132,7 +132,7 @@ def make_efficientnet(
     tip: ResidualMlp | efficientnet.EfficientNetTip
     if (settings.tip or DEFAULT_TIP) == "mlp":
         trunk = efficientnet.split_pooled(state)
-        tip = ResidualMlp(efficientnet.DIM, efficientnet.MLP_HIDDEN, generator, normalised=True)
+        tip = ResidualMlp(efficientnet.DIM, efficientnet.MLP_HIDDEN, generator)
         field = Field("vector", (efficientnet.DIM,), "exact")
     else:
         if settings.trained_blocks > efficientnet.BLOCKS:

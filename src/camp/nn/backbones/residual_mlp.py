@@ -1,8 +1,10 @@
-"""Residual MLP on pooled features: z + W_2 GELU(W_1 z + b_1) + b_2, initialized to the identity.
+"""Residual MLP on pooled features or on a user's vectors, initialized to the identity.
 
-With `normalised`, a layer norm without weights is applied before and after it, like a ViT's final
-norm. The distillation loss is a squared difference of features, so its weight alpha is comparable
-only between features of the same scale.
+    z = N(x),    features = gain * N'(z + W_2 GELU(W_1 z + b_1) + b_2)
+
+For pooled features, N and N' are layer norms without weights, like a ViT's final norm. For vectors, N
+divides by the root mean square of the data set and N' is the identity. Either way z has a root mean
+square of 1, and the features have that of `gain` (see `FEATURE_RMS`).
 """
 
 import torch
@@ -11,15 +13,25 @@ from torch import Tensor, nn
 
 from camp.data.views import Batch
 from camp.nn.backbones.base import dequantize
+from camp.nn.backbones.feature_scale import FEATURE_RMS, ScaledTip
 from camp.nn.init import init_default_
 
 
-class ResidualMlp(nn.Module):
+class ResidualMlp(ScaledTip):
     """Tip from the field "vector" (B, D) to features (B, D)."""
 
-    def __init__(self, dim: int, hidden: int, generator: torch.Generator, normalised: bool = False) -> None:
-        super().__init__()
-        self.normalised = normalised
+    def __init__(
+        self,
+        dim: int,
+        hidden: int,
+        generator: torch.Generator,
+        *,
+        input_rms: float | None = None,
+        gain: float = FEATURE_RMS,
+    ) -> None:
+        """Make the tip; vectors are divided by `input_rms`, or normalised by a layer norm if it is None."""
+        super().__init__(gain, 1.0 if input_rms is None else input_rms)
+        self.normalised = input_rms is None
         self.fc1 = nn.Linear(dim, hidden)
         self.fc2 = nn.Linear(hidden, dim)
         init_default_(self, generator)
@@ -28,8 +40,8 @@ class ResidualMlp(nn.Module):
 
     def forward(self, batch: Batch) -> Tensor:
         """Compute features (B, D)."""
-        z = self._norm(dequantize(batch, "vector", self.fc1.weight.dtype))
-        return self._norm(z + self.fc2(F.gelu(self.fc1(z))))
+        z = self._norm(dequantize(batch, "vector", self.fc1.weight.dtype) / self.input_rms)
+        return self.gain * self._norm(z + self.fc2(F.gelu(self.fc1(z))))
 
     def _norm(self, z: Tensor) -> Tensor:
         return F.layer_norm(z, z.shape[-1:]) if self.normalised else z

@@ -4,6 +4,8 @@ import dataclasses
 from dataclasses import dataclass, field
 from typing import Literal, Self
 
+import numpy as np
+
 from camp.core.errors import CampError
 from camp.core.settings import DOES_NOT_CHANGE_RESULT
 
@@ -50,6 +52,9 @@ class BackboneSettings:
     features. None: mlp."""
     dim: int | None = None
     """Length of the vectors for the backbone embeddings. None: that of the data set's vectors."""
+    vector_rms: float | None = None
+    """Root mean square of the vectors' entries for the backbone embeddings, by which they are divided. None: that
+    of the data set's vectors."""
     engine: Literal["auto", "torch", "onnxruntime"] = field(default="auto", metadata=DOES_NOT_CHANGE_RESULT)
     """Engine that runs the trunk; auto selects the faster one on the device."""
     device: str = field(default="cpu", metadata=DOES_NOT_CHANGE_RESULT)
@@ -67,6 +72,11 @@ class BackboneSettings:
         if self.dim is not None and (name != "embeddings" or self.dim < 1):
             raise CampError(
                 f"dim is {self.dim} with {name or self.weights}; it is the length, 1 or more, of embeddings' vectors."
+            )
+        if self.vector_rms is not None and (name != "embeddings" or not self.vector_rms > 0):
+            raise CampError(
+                f"vector_rms is {self.vector_rms} with {name or self.weights}; it is the root mean square, above 0, "
+                f"of embeddings' vectors."
             )
         if scratch and self.weights is not None:
             raise CampError(f"{name} is trained from scratch and takes no weights; omit them.")
@@ -86,9 +96,10 @@ class BackboneSettings:
         """Return the settings with the backbone name `name`."""
         return dataclasses.replace(self, backbone=name)
 
-    def with_dim(self, dim: int) -> Self:
-        """Return the settings with vectors of length `dim`."""
-        return dataclasses.replace(self, dim=dim)
+    def with_vectors(self, vectors: np.ndarray) -> Self:
+        """Return the settings for vectors like `vectors` (n, D): their length, and their scale unless it is set."""
+        rms = float(np.sqrt(np.mean(np.square(vectors, dtype=np.float64))))
+        return dataclasses.replace(self, dim=vectors.shape[1], vector_rms=self.vector_rms or rms or None)
 
 
 def check_resolution(resolution: int, step: int, name: str) -> int:
