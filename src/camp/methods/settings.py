@@ -58,14 +58,18 @@ class Training:
     """Number of training epochs of a task."""
     batch_size: int = 128
     """Number of images of the task in a training step, to which as many labelled images are added."""
+    optimizer: Literal["adamw", "adam", "sgd"] = "adamw"
+    """Optimiser; `adam` adds the weight decay to the gradient, `adamw` applies it apart."""
     learning_rate: float = 1e-3
-    """Learning rate of AdamW, with linear warm-up and cosine annealing."""
+    """Largest learning rate, with linear warm-up and cosine annealing."""
+    momentum: float = 0.9
+    """Momentum of SGD."""
     warmup_steps: int = 100
     """Number of steps of linear warm-up, at most a tenth of all steps."""
     clip: float = 1.0
     """Gradient clipping: largest global norm of the gradient (method pa: largest absolute entry)."""
     weight_decay: float = 0.0
-    """Weight decay of AdamW."""
+    """Weight decay."""
     arithmetic: Literal["auto", "full", "mixed"] = "auto"
     """Arithmetic of training: `full` is float32; `mixed` runs the network in bfloat16 and keeps weights and losses in
     float32; `auto` is `mixed` on GPUs with bfloat16."""
@@ -77,6 +81,8 @@ class Training:
                 f"Contrastive losses compare images, so a batch needs at least 2, not {self.batch_size}."
             )
         check_positive("The learning rate", self.learning_rate)
+        if not 0 <= self.momentum < 1:
+            raise CampError(f"The momentum of SGD is at least 0 and below 1, not {self.momentum}.")
         check_positive("clip, the bound of the gradient,", self.clip)
         if self.warmup_steps < 0 or self.weight_decay < 0:
             raise CampError("The number of warm-up steps and the weight decay cannot be negative.")

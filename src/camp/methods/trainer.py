@@ -11,7 +11,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
-from typing import Literal, TypeVar
+from typing import Any, Literal, TypeVar
 
 import torch
 from torch import Tensor, nn
@@ -149,11 +149,8 @@ class Trainer:
         trained = [[p for p in module.parameters() if p.requires_grad] for module, _ in rated]
         self.parameters = [p for parameters in trained for p in parameters]
         self._num_tip_parameters = len(trained[0])
-        self.optimizer = torch.optim.AdamW(
-            [{"params": parameters, "rate": rate} for parameters, (_, rate) in zip(trained, rated)],
-            lr=settings.learning_rate,
-            weight_decay=settings.weight_decay,
-            fused=True,
+        self.optimizer = make_optimizer(
+            settings, [{"params": parameters, "rate": rate} for parameters, (_, rate) in zip(trained, rated)]
         )
         self.mixed = _mixed(settings, device)
         self.num_steps = data.steps(settings.batch_size)
@@ -221,7 +218,8 @@ class Trainer:
         }
         for i, parameter in enumerate(self.parameters):
             for name, value in self.optimizer.state.get(parameter, {}).items():
-                tensors[f"optimizer.{i}.{name}"] = value
+                if value is not None:  # SGD without momentum
+                    tensors[f"optimizer.{i}.{name}"] = value
         return tensors
 
     def load_state(self, tensors: dict[str, Tensor]) -> None:
@@ -234,6 +232,15 @@ class Trainer:
             moments.setdefault(int(index), {})[name] = value
         groups = self.optimizer.state_dict()["param_groups"]
         self.optimizer.load_state_dict({"state": moments, "param_groups": groups})
+
+
+def make_optimizer(settings: Training, groups: list[dict[str, Any]]) -> torch.optim.Optimizer:
+    """Make the optimiser of the settings for groups of parameters."""
+    rate, decay = settings.learning_rate, settings.weight_decay
+    if settings.optimizer == "sgd":
+        return torch.optim.SGD(groups, lr=rate, momentum=settings.momentum, weight_decay=decay, fused=True)
+    adam = torch.optim.Adam if settings.optimizer == "adam" else torch.optim.AdamW
+    return adam(groups, lr=rate, weight_decay=decay, fused=True)
 
 
 def learning_rate(settings: Training, epoch: int, step: int, steps_per_epoch: int) -> float:
