@@ -71,7 +71,7 @@ def test_nothing_is_left_to_do(store: Path, capsys: pytest.CaptureFixture[str]) 
     assert main(words) == 0
     capsys.readouterr()
     assert main([*words, "--dry"]) == 0
-    assert "1 of 1 runs are done." in capsys.readouterr().out
+    assert "2 of 2 runs are done." in capsys.readouterr().out
 
 
 def test_the_same_numbers_give_the_same_files(store: Path) -> None:
@@ -96,7 +96,7 @@ def test_options_of_camp_run_are_not_hidden_by_those_of_the_study(
     capsys.readouterr()
     for more in (["--engine", "torch"], ["--data", "2023", "--executor", "local"]):
         assert main([*words, "--dry", *more]) == 0
-        assert "1 of 1 runs are done." in capsys.readouterr().out  # where and by what does not matter
+        assert "2 of 2 runs are done." in capsys.readouterr().out  # where and by what does not matter
 
 
 @pytest.mark.parametrize(

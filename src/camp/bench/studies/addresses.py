@@ -6,7 +6,7 @@ from typing import Any
 
 from camp.bench.settings import RunSettings
 
-FORMAT = 1
+FORMAT = 2
 """Part of every address; raise it when runs of the same settings come to mean something else."""
 
 

@@ -213,7 +213,7 @@ def centroid_distance(study: Study, rows: list[Row]) -> Drawn:
                 y_title=TITLE,
                 fractions=False,
                 legend=True,
-                title=name_of(row.options["method"]),
+                title=row.label,
             )
         )
         for t in tasks:
