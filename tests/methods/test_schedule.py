@@ -4,8 +4,8 @@ import numpy as np
 import pytest
 from slow_trainer import reference_rates
 
+from camp.methods.schedules import learning_rate
 from camp.methods.settings import Training
-from camp.methods.trainer import learning_rate
 
 
 @pytest.mark.parametrize("steps", [79, 17, 16, 11, 50, 100, 101])
