@@ -27,7 +27,12 @@ from camp.core.errors import CampError
 from camp.data.views import Batch, Views
 from camp.methods.base import BuildContext
 from camp.methods.cil.base import IncrementalMethod
-from camp.methods.cil.prototypes import PrototypeObjective, PrototypeSettings, prototype_replay
+from camp.methods.cil.prototypes import (
+    FrozenStatistics,
+    PrototypeObjective,
+    PrototypeSettings,
+    prototype_replay,
+)
 from camp.methods.trainer import Plan
 from camp.nn.losses import semantic_augmentation
 
@@ -45,6 +50,8 @@ class Il2aSettings(PrototypeSettings):
     """Number of mixtures of each image in a step."""
     semantic_strength: float = 2.5
     """lambda, the factor of the covariances in the semantic augmentation."""
+    freeze_norms: bool = True
+    """Keep the batch-norm statistics of the first task; off as in the authors' code."""
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -125,4 +132,5 @@ class Il2aObjective(PrototypeObjective):
 
 def make_il2a(context: BuildContext, settings: Il2aSettings) -> IncrementalMethod:
     """Make IL2A, on pixels."""
-    return prototype_replay(context, settings, "IL2A", Il2aObjective, covariances=True)
+    callbacks = [FrozenStatistics()] if settings.freeze_norms else []
+    return prototype_replay(context, settings, "IL2A", Il2aObjective, covariances=True, callbacks=callbacks)

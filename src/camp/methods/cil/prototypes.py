@@ -5,14 +5,16 @@ keeps the features where the prototypes are.
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 
 import torch
 from torch import Tensor, nn
+from torch.utils.hooks import RemovableHandle
 
 from camp.core.progress import Progress
 from camp.methods.base import BuildContext
 from camp.methods.cil.base import (
+    PYCIL,
     ClassRange,
     IncrementalMethod,
     IncrementalObjective,
@@ -20,8 +22,9 @@ from camp.methods.cil.base import (
     check_pixels,
 )
 from camp.methods.components import Callback, TaskRun
-from camp.methods.settings import check_not_negative, check_positive
+from camp.methods.settings import IncrementalTraining, check_not_negative, check_positive
 from camp.methods.trainer import clean_features
+from camp.nn.backbones.batch_norm import freeze_statistics
 
 
 @dataclass(frozen=True)
@@ -34,6 +37,7 @@ class PrototypeSettings(IncrementalSettings):
     """lambda_f, the weight of feature distillation."""
     prototype_weight: float = 10.0
     """lambda_p, the weight of the loss of old prototypes."""
+    training: IncrementalTraining = field(default_factory=lambda: PYCIL)
 
     def __post_init__(self) -> None:
         check_positive("temperature", self.temperature)
@@ -151,6 +155,28 @@ class PrototypeMemory(Callback):
     def load_state(self, tensors: dict[str, Tensor]) -> None:
         """Continue from `state`."""
         self.prototypes = ClassPrototypes(**tensors) if tensors else None
+
+
+class FrozenStatistics(Callback):
+    """Batch norms keep the statistics of the first task: they are in evaluation mode from the second task on.
+
+    The network in training is then the same function as in evaluation, and at the beginning of a task the same as the old
+    network, whose features it is compared with.
+    """
+
+    def __init__(self) -> None:
+        self.hook: RemovableHandle | None = None
+
+    def before_training(self, run: TaskRun) -> None:
+        """Freeze the statistics from the second task on; the old tip was copied before."""
+        if run.task.index:
+            self.hook = run.tip.register_forward_pre_hook(freeze_statistics)
+
+    def after_training(self, run: TaskRun, progress: Progress) -> None:
+        """Leave the network as it was."""
+        if self.hook is not None:
+            self.hook.remove()
+            self.hook = None
 
 
 def prototype_replay(

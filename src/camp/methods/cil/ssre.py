@@ -18,7 +18,7 @@ statistics of the first task, which is the same function. The stem has a branch 
 through s, as in PyCIL. Negative similarities, which occur with conv-tiny alone, count as 0.
 """
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 
 import torch
 import torch.nn.functional as F
@@ -26,9 +26,10 @@ from torch import Tensor
 
 from camp.core.progress import Progress
 from camp.methods.base import BuildContext
-from camp.methods.cil.base import IncrementalMethod
+from camp.methods.cil.base import PYCIL, IncrementalMethod
 from camp.methods.cil.prototypes import PrototypeObjective, PrototypeSettings, prototype_replay
 from camp.methods.components import Callback, TaskRun
+from camp.methods.settings import IncrementalTraining
 from camp.methods.trainer import Plan
 from camp.nn.backbones.side_branches import SideBranches
 
@@ -39,6 +40,9 @@ class SsreSettings(PrototypeSettings):
 
     feature_weight: float = 1.0
     """lambda_f, the weight of feature distillation, which is a sum over the images of a step."""
+    training: IncrementalTraining = field(
+        default_factory=lambda: replace(PYCIL, batch_size=128, weight_decay=5e-4)
+    )
 
 
 class SsreObjective(PrototypeObjective):
