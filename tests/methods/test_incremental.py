@@ -1,5 +1,7 @@
 """Methods of class-incremental learning by a classifier: the base, Fine-tune, LwF, EWC and Joint."""
 
+import dataclasses
+import math
 from pathlib import Path
 
 import pytest
@@ -44,6 +46,47 @@ def test_an_epoch_shows_every_image_once(here: Stream) -> None:
     steps = rows_of_an_epoch(method)
     assert [len(rows) for rows in steps] == [16, 1]
     assert sorted(row for rows in steps for row in rows.tolist()) == list(range(17))
+
+
+def test_held_out_images_are_not_trained_on_and_stay_the_same(here: Stream) -> None:
+    """A tenth of each class, as FACIL; Joint holds out the same images of earlier tasks again."""
+    method, held_out = built("joint", held_out=0.25), []
+    for task, _ in here.tasks:
+        method.start_task(task, QUIET)
+        data = method._current_run().trainer.data
+        counts = torch.bincount(data.labels[data.held_out]).tolist()
+        assert counts == [2] * len(counts)  # of 9 and of 8 images
+        trained = sorted(row for rows in rows_of_an_epoch(method) for row in rows.tolist())
+        assert sorted([*trained, *data.held_out.tolist()]) == list(range(len(data.labels)))
+        held_out.append({bytes(d.tolist()) for d in data.views.digests()[data.held_out]})
+        for epoch in range(method.epochs):
+            assert "held_out" in method.train_epoch(epoch)
+        method.finish_task(QUIET)
+    assert held_out[0] < held_out[1]
+
+
+def test_the_best_weights_on_held_out_images_are_those_of_the_end(here: Stream) -> None:
+    """A learning rate of 30 makes everything worse after some epoch; resuming in between changes nothing."""
+    options = {"learning_rate": 30.0, "epochs": 12, "momentum": 0.0}
+    task = here.tasks[0][0]
+    method = built("fine-tune", **options)
+    method.start_task(task, QUIET)
+    losses, states = [], []
+    for epoch in range(12):
+        losses.append(method.train_epoch(epoch))
+        states.append(method.state())
+        states[-1] = dataclasses.replace(
+            states[-1], tensors={k: v.clone() for k, v in states[-1].tensors.items()}
+        )
+    trainer = method._current_run().trainer
+    best = min(line["held_out"] for line in losses if "held_out" in line)
+    assert best < losses[-1].get("held_out", math.inf)
+    assert trainer.step.held_out_loss(trainer) == pytest.approx(best, rel=1e-5)
+    for at in (2, 5, 8):
+        again = built("fine-tune", **options)
+        again.load_state(states[at], task, task.views)
+        assert [again.train_epoch(epoch) for epoch in range(at + 1, 12)] == losses[at + 1 :]
+        assert all(torch.equal(v, again.state().tensors[k]) for k, v in states[-1].tensors.items())
 
 
 def test_fine_tune_uses_the_classes_of_its_task_alone() -> None:
