@@ -10,7 +10,9 @@ translated to the mean of c:
 The support vector classifier is the authors' (C = 1, tolerance 1e-4, solved in the primal, so that nothing is drawn at
 random), and is used in the first task too. Where the authors' code differs from PyCIL, which the paper ran, this follows
 PyCIL: the authors use the Euclidean distance for the most similar mean, do not normalise the first 512 features of a task,
-and train the network by LUCIR and AugMix. The second classifier that PyCIL fits by gradient descent is left out.
+and train the network by LUCIR and AugMix. The second classifier that PyCIL fits by gradient descent is left out, and so
+are AutoAugment and Cutout. Training has PyCIL's defaults (exps/fetril.json); the cosine ends at a thousandth of the
+learning rate instead of 0.
 """
 
 from dataclasses import dataclass, field

@@ -16,6 +16,11 @@ drawn uniformly from the old classes, as in the authors' code and PyCIL. L_F is 
 Differences from the authors' code: they fold the batch norms of the first task into the convolutions; here these keep the
 statistics of the first task, which is the same function. The stem has a branch too if it is 3 x 3. There is no gradient
 through s, as in PyCIL. Negative similarities, which occur with conv-tiny alone, count as 0.
+
+Training has the defaults of PyCIL (exps/ssre.json). Not taken over from there: batches of 64 in the first task; side
+branches in the first task, which are folded into the convolutions after it and add no function; AutoAugment and Cutout,
+which its code applies in the second task alone (it compares the index of the task before advancing it) and the authors'
+code nowhere. The authors' later tasks have 60 epochs at a learning rate of 2e-4.
 """
 
 from dataclasses import dataclass, field, replace
