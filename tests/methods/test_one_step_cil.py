@@ -417,23 +417,29 @@ def test_settings_are_those_of_the_published_code() -> None:
     assert (t.momentum, t.lr_factor, t.lr_min, round(t.lr_patience * t.epochs)) == (0.0, 3.0, 1e-4, 5)
 
 
-def test_il2a_is_its_old_network_until_it_has_moved(here: Stream) -> None:
-    """With frozen batch-norm statistics nothing is left to distil at the beginning of a task."""
-    for frozen in (True, False):
-        settings = from_flat("il2a", {"batch_size": 16, "freeze_norms": frozen, "epochs": 1}).settings
-        network = make_backbone(BackboneSettings(backbone="resnet18-slim", resolution=8), generator(0))
-        method = METHODS["il2a"].build(network, settings, 0, CPU)
-        assert isinstance(method, IncrementalMethod)
-        learn(method, here.tasks[0][0])
-        method.start_task(here.tasks[1][0], QUIET)
-        trainer = method._current_run().trainer
-        assert trainer is not None
-        trainer.tip.train()
-        batch = next(iter(trainer.step.batches(trainer.data, 16, torch.Generator().manual_seed(0))))
-        before = {name: value.clone() for name, value in trainer.tip.named_buffers()}
-        distance_now = trainer.step.terms(trainer, batch, 0)["fd"].item()
-        assert (distance_now == 0) == frozen
-        assert all(torch.equal(before[name], value) for name, value in trainer.tip.named_buffers()) == frozen
-        method.train_epoch(0)
-        method.finish_task(QUIET)
-        assert not trainer.tip._forward_pre_hooks  # the network is as it was
+@pytest.mark.parametrize("norms", ["own", "shared", "frozen"])
+def test_il2a_is_its_old_network_until_it_has_moved(here: Stream, norms: str) -> None:
+    """With shared or frozen batch-norm statistics nothing is left to distil at the beginning of a task."""
+    settings = from_flat("il2a", {"batch_size": 16, "norms": norms, "epochs": 1}).settings
+    network = make_backbone(BackboneSettings(backbone="resnet18-slim", resolution=8), generator(0))
+    method = METHODS["il2a"].build(network, settings, 0, CPU)
+    assert isinstance(method, IncrementalMethod)
+    learn(method, here.tasks[0][0])
+    method.start_task(here.tasks[1][0], QUIET)
+    trainer, old_tip = method._current_run().trainer, method._current_run().old_tip
+    assert trainer is not None
+    trainer.tip.train()
+    batch = next(iter(trainer.step.batches(trainer.data, 16, torch.Generator().manual_seed(0))))
+    running, old = statistics_of(trainer.tip), statistics_of(old_tip)
+    distance_now = trainer.step.terms(trainer, batch, 0)["fd"].item()
+    assert (distance_now == 0) == (norms != "own")
+    same = [torch.equal(value, running[name]) for name, value in statistics_of(trainer.tip).items()]
+    assert all(same) == (norms == "frozen")
+    assert all(torch.equal(value, old[name]) for name, value in statistics_of(old_tip).items())
+    method.train_epoch(0)
+    method.finish_task(QUIET)
+    assert not trainer.tip._forward_pre_hooks  # the network is as it was
+
+
+def statistics_of(network: nn.Module) -> Values:
+    return {name: value.clone() for name, value in network.named_buffers() if "running" in name}

@@ -17,6 +17,7 @@ counts in the statistics of batch norms.
 """
 
 from dataclasses import dataclass
+from typing import Literal
 
 import numpy as np
 import torch
@@ -28,7 +29,7 @@ from camp.data.views import Batch, Views
 from camp.methods.base import BuildContext
 from camp.methods.cil.base import IncrementalMethod
 from camp.methods.cil.prototypes import (
-    FrozenStatistics,
+    NormMode,
     PrototypeObjective,
     PrototypeSettings,
     prototype_replay,
@@ -50,8 +51,10 @@ class Il2aSettings(PrototypeSettings):
     """Number of mixtures of each image in a step."""
     semantic_strength: float = 2.5
     """lambda, the factor of the covariances in the semantic augmentation."""
-    freeze_norms: bool = True
-    """Keep the batch-norm statistics of the first task; off as in the authors' code."""
+    norms: Literal["own", "shared", "frozen"] = "shared"
+    """Statistics of batch norms from the second task on: `own` is the batch for the network in training and the running
+    ones for the old network, as in the authors' code; `shared` the batch for both; `frozen` those of the first task for
+    both."""
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -132,5 +135,6 @@ class Il2aObjective(PrototypeObjective):
 
 def make_il2a(context: BuildContext, settings: Il2aSettings) -> IncrementalMethod:
     """Make IL2A, on pixels."""
-    callbacks = [FrozenStatistics()] if settings.freeze_norms else []
-    return prototype_replay(context, settings, "IL2A", Il2aObjective, covariances=True, callbacks=callbacks)
+    return prototype_replay(
+        context, settings, "IL2A", Il2aObjective, covariances=True, callbacks=[NormMode(settings.norms)]
+    )

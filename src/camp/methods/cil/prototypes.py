@@ -6,6 +6,7 @@ keeps the features where the prototypes are.
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
+from typing import Literal
 
 import torch
 from torch import Tensor, nn
@@ -24,7 +25,7 @@ from camp.methods.cil.base import (
 from camp.methods.components import Callback, TaskRun
 from camp.methods.settings import IncrementalTraining, check_not_negative, check_positive
 from camp.methods.trainer import clean_features
-from camp.nn.backbones.batch_norm import freeze_statistics
+from camp.nn.backbones.batch_norm import freeze_statistics, use_batch_statistics
 
 
 @dataclass(frozen=True)
@@ -157,20 +158,30 @@ class PrototypeMemory(Callback):
         self.prototypes = ClassPrototypes(**tensors) if tensors else None
 
 
-class FrozenStatistics(Callback):
-    """Batch norms keep the statistics of the first task: they are in evaluation mode from the second task on.
+NormStatistics = Literal["own", "shared", "frozen"]
+"""Statistics by which batch norms normalise from the second task on: the network in training those of the batch and the
+old network its running ones (`own`), both those of the batch (`shared`), or both those of the first task (`frozen`)."""
 
-    The network in training is then the same function as in evaluation, and at the beginning of a task the same as the old
-    network, whose features it is compared with.
+
+class NormMode(Callback):
+    """Sets the mode of the batch norms of both networks from the second task on.
+
+    With `shared` and `frozen` statistics the network is the same function as the old one at the beginning of a task; with
+    its `own` the distance of their features has a part that no change of the weights removes.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, statistics: NormStatistics) -> None:
+        self.statistics = statistics
         self.hook: RemovableHandle | None = None
 
     def before_training(self, run: TaskRun) -> None:
-        """Freeze the statistics from the second task on; the old tip was copied before."""
-        if run.task.index:
+        """Set the modes; the old tip was copied before."""
+        if run.old_tip is None:
+            return
+        if self.statistics == "frozen":
             self.hook = run.tip.register_forward_pre_hook(freeze_statistics)
+        elif self.statistics == "shared":
+            use_batch_statistics(run.old_tip)
 
     def after_training(self, run: TaskRun, progress: Progress) -> None:
         """Leave the network as it was."""
