@@ -12,8 +12,10 @@ with all logits divided by the temperature, those of L_P over the real classes s
 The hyperparameters are those of Impression2805/IL2A and PyCIL, which agree: each image is mixed four times with an image
 of a random permutation of the batch, l is drawn from Beta(20, 20) and set to 1/2 outside of 0.4 .. 0.6. Differences: L_P
 is the mean over all old classes, of which they draw as many as there are images (the same expectation, without the noise);
-and a mixture of images of the same class is left out of L, as there, but still goes through the network, so that it
-counts in the statistics of batch norms.
+a mixture of images of the same class is left out of L, as there, but still goes through the network, so that it counts
+in the statistics of batch norms; and they keep the old network in evaluation mode while the present one is in training
+mode, so that L_F also measures how far the statistics of a batch are from the running ones, which with long features is
+most of it. Here both networks normalise by the statistics of the batch (`--norms own` is theirs).
 """
 
 from dataclasses import dataclass
