@@ -443,3 +443,28 @@ def test_il2a_is_its_old_network_until_it_has_moved(here: Stream, norms: str) ->
 
 def statistics_of(network: nn.Module) -> Values:
     return {name: value.clone() for name, value in network.named_buffers() if "running" in name}
+
+
+@pytest.mark.parametrize("norms", ["shared", "frozen"])
+def test_il2a_with_batch_norms_is_resumed_to_the_last_digit(here: Stream, norms: str) -> None:
+    settings = from_flat("il2a", {"batch_size": 16, "norms": norms, "epochs": 2}).settings
+
+    def built() -> Any:
+        network = make_backbone(BackboneSettings(backbone="resnet18-slim", resolution=8), generator(0))
+        return METHODS["il2a"].build(network, settings, 0, CPU)
+
+    whole, task = built(), here.tasks[1][0]
+    learn(whole, here.tasks[0][0])
+    whole.start_task(task, QUIET)
+    whole.train_epoch(0)
+    saved = whole.state()
+    saved = dataclasses.replace(saved, tensors={name: value.clone() for name, value in saved.tensors.items()})
+    last = whole.train_epoch(1)
+    whole.finish_task(QUIET)
+    again = built()
+    again.load_state(saved, task, here.tasks[0][0].views)
+    assert again.train_epoch(1) == last
+    again.finish_task(QUIET)
+    expected = whole.state().tensors
+    for name, value in again.state().tensors.items():
+        assert torch.equal(value, expected[name]), name
