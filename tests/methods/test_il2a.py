@@ -148,7 +148,7 @@ def test_old_prototypes_enter_from_the_second_task_on(here: Stream) -> None:
     method, terms = learned(here, 3)
     assert [sorted(line) for line in terms[:2]] == [["ce", "loss"]] * 2
     assert [sorted(line) for line in terms[2:]] == [["ce", "fd", "loss", "prototype"]] * 4
-    [memory] = method.callbacks
+    *_, memory = method.callbacks
     assert isinstance(memory, PrototypeMemory)
     assert memory.prototypes.covariances.shape == (6, method.dim, method.dim)
     _, other = learned(here, 2, semantic_strength=0.0)

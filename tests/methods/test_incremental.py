@@ -1,5 +1,7 @@
 """Methods of class-incremental learning by a classifier: the base, Fine-tune, LwF, EWC and Joint."""
 
+import dataclasses
+import math
 from pathlib import Path
 
 import pytest
@@ -38,12 +40,53 @@ def rows_of_an_epoch(method: IncrementalMethod) -> list[torch.Tensor]:
 
 
 def test_an_epoch_shows_every_image_once(here: Stream) -> None:
-    method = built("fine-tune")
+    method = built("fine-tune", held_out=0.0)
     method.start_task(here.tasks[0][0], QUIET)
     assert isinstance(method._current_run().trainer.step, SupervisedStep)
     steps = rows_of_an_epoch(method)
     assert [len(rows) for rows in steps] == [16, 1]
     assert sorted(row for rows in steps for row in rows.tolist()) == list(range(17))
+
+
+def test_held_out_images_are_not_trained_on_and_stay_the_same(here: Stream) -> None:
+    """A tenth of each class, as FACIL; Joint holds out the same images of earlier tasks again."""
+    method, held_out = built("joint", held_out=0.25), []
+    for task, _ in here.tasks:
+        method.start_task(task, QUIET)
+        data = method._current_run().trainer.data
+        counts = torch.bincount(data.labels[data.held_out]).tolist()
+        assert counts == [2] * len(counts)  # of 9 and of 8 images
+        trained = sorted(row for rows in rows_of_an_epoch(method) for row in rows.tolist())
+        assert sorted([*trained, *data.held_out.tolist()]) == list(range(len(data.labels)))
+        held_out.append({bytes(d.tolist()) for d in data.views.digests()[data.held_out]})
+        for epoch in range(method.epochs):
+            assert "held_out" in method.train_epoch(epoch)
+        method.finish_task(QUIET)
+    assert held_out[0] < held_out[1]
+
+
+def test_the_best_weights_on_held_out_images_are_those_of_the_end(here: Stream) -> None:
+    """A learning rate of 30 makes everything worse after some epoch; resuming in between changes nothing."""
+    options = {"learning_rate": 30.0, "epochs": 12, "momentum": 0.0}
+    task = here.tasks[0][0]
+    method = built("fine-tune", **options)
+    method.start_task(task, QUIET)
+    losses, states = [], []
+    for epoch in range(12):
+        losses.append(method.train_epoch(epoch))
+        states.append(method.state())
+        states[-1] = dataclasses.replace(
+            states[-1], tensors={k: v.clone() for k, v in states[-1].tensors.items()}
+        )
+    trainer = method._current_run().trainer
+    best = min(line["held_out"] for line in losses if "held_out" in line)
+    assert best < losses[-1].get("held_out", math.inf)
+    assert trainer.step.held_out_loss(trainer) == pytest.approx(best, rel=1e-5)
+    for at in (2, 5, 8):
+        again = built("fine-tune", **options)
+        again.load_state(states[at], task, task.views)
+        assert [again.train_epoch(epoch) for epoch in range(at + 1, 12)] == losses[at + 1 :]
+        assert all(torch.equal(v, again.state().tensors[k]) for k, v in states[-1].tensors.items())
 
 
 def test_fine_tune_uses_the_classes_of_its_task_alone() -> None:
@@ -85,8 +128,6 @@ def test_lwf_distils_the_old_predictions_at_its_temperature() -> None:
     objective = LwfObjective(settings, ClassRange(4, 2, 5), torch.Generator().manual_seed(0))
     heads = {"classifier.weight": torch.randn(2, 4), "classifier.bias": torch.randn(2)}
     objective.inherit(heads)
-    with torch.no_grad():
-        objective.classifier.weight += 0.1
     z, z_old = torch.randn(1, 3, 4), torch.randn(1, 3, 4)
     labels = torch.tensor([2, 3, 4])
     terms = objective(z, labels, {}, z_old)
@@ -95,6 +136,9 @@ def test_lwf_distils_the_old_predictions_at_its_temperature() -> None:
     torch.testing.assert_close(terms["kd"], -(q * p.log()).sum(1).mean())
     torch.testing.assert_close(terms["loss"], terms["ce"] + 3 * terms["kd"])
     assert "kd" not in objective(z, labels, {}, None)
+    terms["loss"].backward()
+    assert (objective.classifier.weight.grad[:2] == 0).all()  # outputs of old classes are frozen
+    assert (objective.classifier.weight.grad[2:] != 0).any()
 
 
 def test_lwf_changes_old_predictions_less_than_fine_tune(here: Stream) -> None:
@@ -138,13 +182,13 @@ def test_ewc_averages_old_and_new_fisher_information(here: Stream) -> None:
     method = built("ewc", fisher_kept=0.25)
     consolidation = consolidation_of(method)
     consolidation.add({"a": torch.tensor(8.0)})
-    assert consolidation.fisher["a"] == 8  # the first is taken as it is
+    assert consolidation.fisher["a"] == 0.75 * 8  # the first is merged with 0
     consolidation.add({"a": torch.tensor(4.0)})
-    assert consolidation.fisher["a"] == 0.25 * 8 + 0.75 * 4
+    assert consolidation.fisher["a"] == 0.25 * (0.75 * 8) + 0.75 * 4
 
 
 def test_joint_sees_the_images_of_all_tasks(here: Stream) -> None:
-    method = built("joint")
+    method = built("joint", held_out=0.0)
     learn(method, here.tasks[0][0])
     method.start_task(here.tasks[1][0], QUIET)
     assert sorted(method._current_run().trainer.data.labels.tolist()) == [0] * 9 + [1] * 8 + [2] * 9 + [3] * 8

@@ -1,7 +1,7 @@
 """Elastic weight consolidation of the tip (Kirkpatrick et al., PNAS 2017).
 
     L_EWC = lambda / 2 sum_i F_i (theta_i - theta*_i)^2
-    F    <- a F + b F_t                  after each task t; the first F is F_0
+    F    <- a F + b F_t                  after each task t; F is 0 before the first
 
 theta* are the parameters after the task before, and F_t the diagonal of the Fisher information on the labelled
 images of a task.
@@ -61,11 +61,11 @@ class ElasticWeightConsolidation(Callback):
         self.add(diagonal_fisher(run.tip, classifier, run.task.views.subset(rows), labels, progress))
 
     def add(self, new: dict[str, Tensor]) -> None:
-        """F <- a F + b F_t; the first task's is taken as it is."""
+        """F <- a F + b F_t, from F = 0."""
         # In the order in which a checkpoint returns them: the sum of the penalty depends on it.
-        new = dict(sorted(new.items()))
+        new = {name: self.weight * value for name, value in sorted(new.items())}
         if self.fisher:
-            new = {k: self.decay * self.fisher[k].to(v) + self.weight * v for k, v in new.items()}
+            new = {name: self.decay * self.fisher[name].to(value) + value for name, value in new.items()}
         self.fisher = new
 
     def state(self) -> dict[str, Tensor]:

@@ -66,8 +66,8 @@ class Training:
     """Momentum of SGD."""
     warmup_steps: int = 100
     """Number of steps of linear warm-up, at most a tenth of all steps."""
-    clip: float = 1.0
-    """Gradient clipping: largest global norm of the gradient (method pa: largest absolute entry)."""
+    clip: float | None = 1.0
+    """Gradient clipping: largest global norm of the gradient (method pa: largest absolute entry); None: no clipping."""
     weight_decay: float = 0.0
     """Weight decay."""
     arithmetic: Literal["auto", "full", "mixed"] = "auto"
@@ -83,9 +83,43 @@ class Training:
         check_positive("The learning rate", self.learning_rate)
         if not 0 <= self.momentum < 1:
             raise CampError(f"The momentum of SGD is at least 0 and below 1, not {self.momentum}.")
-        check_positive("clip, the bound of the gradient,", self.clip)
+        if self.clip is not None:
+            check_positive("clip, the bound of the gradient,", self.clip)
         if self.warmup_steps < 0 or self.weight_decay < 0:
             raise CampError("The number of warm-up steps and the weight decay cannot be negative.")
+
+
+@dataclass(frozen=True)
+class IncrementalTraining(Training):
+    """Training of the network on a task of class-incremental learning, with a choice of schedules."""
+
+    schedule: Literal["cosine", "step", "plateau"] = "cosine"
+    """Learning-rate schedule. `cosine`: linear warm-up per step, then cosine annealing per epoch. `step`: divided by
+    `lr_factor` at regular intervals. `plateau`: divided by `lr_factor` when the loss on held-out images has stopped
+    falling, the best weights are kept. The latter two have no warm-up."""
+    lr_factor: float = 10.0
+    """Schedules `step` and `plateau`: number by which the learning rate is divided."""
+    lr_step: float = 0.45
+    """Schedule `step`: length of an interval, as a share of the epochs."""
+    lr_patience: float = 0.025
+    """Schedule `plateau`: number of epochs without improvement before the learning rate falls, as a share of the epochs
+    (at least 2 epochs)."""
+    lr_min: float = 1e-4
+    """Schedule `plateau`: training of a task ends when the learning rate falls below this."""
+    held_out: float = 0.1
+    """Schedule `plateau`: share of the images of each class that are held out for the loss on which it depends. Without
+    them (classes of fewer than 6 images, methods pass and il2a) it is the mean training loss of the epoch."""
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if not self.lr_factor > 1:
+            raise CampError(
+                f"The learning rate is divided by lr_factor, which must be above 1, not {self.lr_factor}."
+            )
+        check_positive("lr_step, the interval of the schedule,", self.lr_step)
+        check_not_negative("lr_patience", self.lr_patience)
+        check_not_negative("lr_min, the learning rate at which training ends,", self.lr_min)
+        check_share("held_out", self.held_out)
 
 
 @dataclass(frozen=True)

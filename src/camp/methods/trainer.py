@@ -1,12 +1,11 @@
 """Training of the tip on one task (phase 1).
 
-`Trainer` owns what is the same for every method: the optimiser and its learning rate, gradient clipping, mixed
+`Trainer` owns what is the same for every method: the optimiser and its schedule, gradient clipping, mixed
 precision, several processes, prefetching of batches and the state of a checkpoint. A `TrainingStep` draws the
 batches and computes the loss; `two_views.py` has the one of the paper.
 """
 
 import copy
-import math
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -20,13 +19,11 @@ from camp.core import distributed
 from camp.core.progress import Progress
 from camp.core.seeds import generator
 from camp.data.views import Batch, Views
+from camp.methods.schedules import make_schedule
 from camp.methods.settings import Training
 
 FORWARD_BATCH = 256
 """Number of views that go through a network at once where no gradient is needed."""
-
-_WARMUP_START, _FLOOR = 1e-8, 1e-3
-"""First and last learning rate, as shares of the largest."""
 
 Penalty = Callable[[], Tensor]
 """A term of the loss that depends on the parameters of the tip alone."""
@@ -65,6 +62,15 @@ class TrainingData:
     """(n + m,) int64 labels of all images, UNLABELLED where there is none."""
     num_task_images: int
     """n, the number of images of the task."""
+    held_out: Tensor = field(default_factory=lambda: torch.empty(0, dtype=torch.long))
+    """Rows of images that are not trained on but measure the loss for a schedule that depends on it."""
+
+    @property
+    def trained_rows(self) -> Tensor:
+        """Rows of the images that are trained on."""
+        kept = torch.ones(len(self.labels), dtype=torch.bool)
+        kept[self.held_out] = False
+        return kept.nonzero()[:, 0]
 
     @property
     def labelled(self) -> Tensor:
@@ -78,7 +84,7 @@ class TrainingData:
 
     def steps(self, batch_size: int) -> int:
         """Number of steps of an epoch."""
-        count = len(self.labels) if self.all_labelled else self.num_task_images
+        count = len(self.labels) - len(self.held_out) if self.all_labelled else self.num_task_images
         return -(-count // batch_size)
 
 
@@ -118,6 +124,10 @@ class TrainingStep(ABC):
     def terms(self, trainer: "Trainer", batch: StepBatch, epoch: int) -> dict[str, Tensor]:
         """Return the terms of the loss by name, with `loss` among them."""
 
+    def held_out_loss(self, trainer: "Trainer") -> float | None:
+        """Return the loss on the images that were held out; None if there are none."""
+        return None
+
 
 class Trainer:
     """Trains the tip and the heads of a task."""
@@ -154,19 +164,31 @@ class Trainer:
         )
         self.mixed = _mixed(settings, device)
         self.num_steps = data.steps(settings.batch_size)
+        self.schedule = make_schedule(settings)
 
     def epoch(self, epoch: int) -> dict[str, float]:
-        """Train for one epoch and return the mean of each term of the loss."""
+        """Train for one epoch and return the mean of each term of the loss.
+
+        Once the schedule has ended training nothing is trained, and the loss is the lowest one so far.
+        """
+        if self.schedule.stopped:
+            return {"loss": self.schedule.best_loss}
         self.tip.train()
         draw = generator(0, *self.seeds, "epoch", epoch)
         batches = self.step.batches(self.data, self.settings.batch_size, draw)
         sums: dict[str, Tensor] = {}
         for index, batch in enumerate(_prefetched(batches)):
             for group in self.optimizer.param_groups:
-                group["lr"] = group["rate"] * learning_rate(self.settings, epoch, index, self.num_steps)
+                group["lr"] = group["rate"] * self.schedule.rate(epoch, index, self.num_steps)
             for name, value in self.train_step(batch, epoch).items():
                 sums[name] = sums.get(name, torch.zeros(())) + value.detach().cpu()
-        return {name: (value / self.num_steps).item() for name, value in sums.items()}
+        means = {name: (value / self.num_steps).item() for name, value in sums.items()}
+        held_out = self.step.held_out_loss(self)
+        if held_out is not None:
+            means["held_out"] = held_out
+        networks = {"tip": self.tip, **self.step.modules()}
+        self.schedule.after_epoch(epoch, means.get("held_out", means["loss"]), networks)
+        return means
 
     def train_step(self, batch: StepBatch, epoch: int) -> dict[str, Tensor]:
         """Take one step of the optimiser and return the terms of the loss."""
@@ -180,12 +202,16 @@ class Trainer:
 
     def features(self, tip: nn.Module, batch: StepBatch, copies: int) -> Tensor:
         """Return the features (copies, B, D) of all views of a step; float32 whatever the tip ran in."""
-        if self.mixed:
-            with torch.autocast(self.device.type, torch.bfloat16):
-                z: Tensor = tip(batch.views).float()
-        else:
-            z = tip(batch.views)
-        return gathered(z, copies, len(batch.rows))
+        return gathered(self.forward(tip, batch.views), copies, len(batch.rows))
+
+    def forward(self, tip: nn.Module, views: Batch) -> Tensor:
+        """Return the features (n, D) of views; float32 whatever the tip ran in."""
+        if not self.mixed:
+            z: Tensor = tip(views)
+            return z
+        with torch.autocast(self.device.type, torch.bfloat16):
+            z = tip(views).float()
+        return z
 
     def _penalised(self, terms: dict[str, Tensor]) -> Tensor:
         """Add the penalties to the terms, and return what is to be differentiated."""
@@ -203,14 +229,16 @@ class Trainer:
         loss.backward()
         shared = self._num_tip_parameters if self.step.sharded else 0
         distributed.reduce_gradients(self.parameters[:shared], self.parameters[shared:])
-        if self.clipping == "norm":
+        if self.settings.clip is None:
+            pass
+        elif self.clipping == "norm":
             torch.nn.utils.clip_grad_norm_(self.parameters, self.settings.clip)
         else:
             torch.nn.utils.clip_grad_value_(self.parameters, self.settings.clip)
         self.optimizer.step()
 
     def state(self) -> dict[str, Tensor]:
-        """Return the parameters of the heads and the moments of the optimiser; the tip belongs to the method."""
+        """Return the heads, the moments of the optimiser and the schedule; the tip belongs to the method."""
         tensors = {
             f"{prefix}.{name}": value
             for prefix, module in self.step.modules().items()
@@ -220,7 +248,7 @@ class Trainer:
             for name, value in self.optimizer.state.get(parameter, {}).items():
                 if value is not None:  # SGD without momentum
                     tensors[f"optimizer.{i}.{name}"] = value
-        return tensors
+        return tensors | {f"schedule.{name}": value for name, value in self.schedule.state().items()}
 
     def load_state(self, tensors: dict[str, Tensor]) -> None:
         """Continue from `state`."""
@@ -232,6 +260,7 @@ class Trainer:
             moments.setdefault(int(index), {})[name] = value
         groups = self.optimizer.state_dict()["param_groups"]
         self.optimizer.load_state_dict({"state": moments, "param_groups": groups})
+        self.schedule.load_state(with_prefix(tensors, "schedule."))
 
 
 def make_optimizer(settings: Training, groups: list[dict[str, Any]]) -> torch.optim.Optimizer:
@@ -241,30 +270,6 @@ def make_optimizer(settings: Training, groups: list[dict[str, Any]]) -> torch.op
         return torch.optim.SGD(groups, lr=rate, momentum=settings.momentum, weight_decay=decay, fused=True)
     adam = torch.optim.Adam if settings.optimizer == "adam" else torch.optim.AdamW
     return adam(groups, lr=rate, weight_decay=decay, fused=True)
-
-
-def learning_rate(settings: Training, epoch: int, step: int, steps_per_epoch: int) -> float:
-    """Return the learning rate of a step of an epoch: linear warm-up per step, then cosine annealing per epoch.
-
-    Annealing starts after the first epoch at whose end the warm-up is over, as in the paper's code. There is no
-    state of a scheduler, so that resuming needs none.
-
-    >>> rate = learning_rate(Training(), 50, 0, 79)  # CIFAR-100, start of epoch 50
-    >>> f"{rate:.2e}"
-    '5.16e-04'
-    >>> f"{learning_rate(Training(), 50, 0, 17):.2e}"  # CUB-200
-    '5.79e-04'
-    >>> f"{learning_rate(Training(), 0, 0, 17):.0e}"
-    '1e-11'
-    """
-    warmup = min(settings.warmup_steps, settings.epochs * steps_per_epoch // 10)
-    done = epoch * steps_per_epoch + step
-    if done < warmup:
-        return settings.learning_rate * (_WARMUP_START + (1 - _WARMUP_START) * done / warmup)
-    annealed = max(0, epoch - warmup // steps_per_epoch)
-    floor = settings.learning_rate * _FLOOR
-    cosine = (1 + math.cos(math.pi * annealed / settings.epochs)) / 2
-    return floor + (settings.learning_rate - floor) * cosine
 
 
 def with_prefix(tensors: dict[str, Tensor], prefix: str) -> dict[str, Tensor]:

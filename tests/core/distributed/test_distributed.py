@@ -202,6 +202,20 @@ def test_two_processes_train_to_the_accuracy_of_one(folder: Path) -> None:
 
 
 @pytest.mark.slow
+def test_two_processes_agree_on_a_schedule_that_depends_on_held_out_images(folder: Path) -> None:
+    words = shlex.split(
+        "--dataset digits --setting cil --tasks 1 --images-per-class 30 --test-per-class 30 --epochs 12 --batch-size 25 "
+        "--learning-rate 0.01 --lr-patience 0 --backbone conv-tiny --method fine-tune --quiet"
+    )
+    lines = []
+    for count, out in ((1, "plateau-one"), (2, "plateau-two")):
+        succeeded([*words, "--out", out], count, folder)
+        text = (folder / out / "metrics.jsonl").read_text()
+        lines.append([json.loads(line)["held_out"] for line in text.splitlines()])
+    assert lines[1] == pytest.approx(lines[0], rel=0.02)
+
+
+@pytest.mark.slow
 def test_two_processes_leave_a_finished_run_unchanged(folder: Path) -> None:
     before = (folder / "two" / "results.json").stat().st_mtime_ns
     succeeded(["--resume", "two", "--quiet"], 2, folder)

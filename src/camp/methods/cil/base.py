@@ -3,11 +3,15 @@
 Fine-tune, EWC, LwF, PASS, IL2A, SSRE, FeTrIL and Joint train the whole network on labelled images through a linear
 classifier, to which each task adds rows for its classes. They differ in their components: the objective (which copies
 of an image the network sees, and the loss), callbacks, exemplars, and the classifier that answers.
+
+The defaults of training are those of the code that the paper ran: FACIL for Fine-tune, EWC, LwF and Joint, and PyCIL for
+the others. The recipe of CAMP is `--optimizer adamw --learning-rate 1e-3 --schedule cosine --clip 1 --weight-decay 0`.
+Differences of views from both: they crop images after padding by 4 pixels, here crops are resized (`--crop-scale`).
 """
 
 from abc import abstractmethod
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Protocol
 
 import torch
@@ -22,18 +26,48 @@ from camp.data.tasks import Task
 from camp.data.views import Batch, Views
 from camp.methods.base import BuildContext
 from camp.methods.components import Callback, Memory, TaskRun
-from camp.methods.settings import MethodSettings, Training
+from camp.methods.settings import IncrementalTraining, MethodSettings
 from camp.methods.tip_method import TipMethod
-from camp.methods.trainer import Objective, Plan, StepBatch, Trainer, TrainingData, TrainingStep
+from camp.methods.trainer import (
+    FORWARD_BATCH,
+    Objective,
+    Plan,
+    StepBatch,
+    Trainer,
+    TrainingData,
+    TrainingStep,
+)
 from camp.nn.backbones.base import Backbone
 from camp.nn.init import init_default_
+
+FACIL = IncrementalTraining(
+    epochs=200,
+    batch_size=64,
+    optimizer="sgd",
+    learning_rate=0.1,
+    momentum=0.0,
+    clip=10_000.0,
+    schedule="plateau",
+    lr_factor=3.0,
+)
+"""Training with the defaults of FACIL (Masana et al., TPAMI 2022), mmasana/FACIL, main_incremental.py."""
+PYCIL = IncrementalTraining(
+    epochs=101,
+    batch_size=64,
+    optimizer="adam",
+    learning_rate=1e-3,
+    clip=None,
+    weight_decay=2e-4,
+    schedule="step",
+)
+"""Training of PASS and IL2A in PyCIL (Zhou et al., SCIS 2023), G-U-N/PyCIL, exps/pass.json and exps/il2a.json."""
 
 
 @dataclass(frozen=True)
 class IncrementalSettings(MethodSettings):
     """Settings that all methods of class-incremental learning share."""
 
-    training: Training = field(default_factory=Training)
+    training: IncrementalTraining = field(default_factory=lambda: FACIL)
 
 
 @dataclass(frozen=True)
@@ -111,7 +145,8 @@ class SupervisedStep(TrainingStep):
 
     def batches(self, data: TrainingData, batch_size: int, draw: torch.Generator) -> Iterator[StepBatch]:
         """Draw images and what the objective draws for them."""
-        for rows in torch.randperm(len(data.labels), generator=draw).split(batch_size):
+        trained = data.trained_rows
+        for rows in trained[torch.randperm(len(trained), generator=draw)].split(batch_size):
             ids = data.views.draw(rows, 1, draw)
             plan = self.incremental.plan(data.labels[rows], draw)
             views = self.incremental.look(data.views, rows, ids, plan, distributed.shard(len(rows)))
@@ -127,6 +162,42 @@ class SupervisedStep(TrainingStep):
         plan = {name: value.to(trainer.device) for name, value in batch.plan.items()}
         terms: dict[str, Tensor] = self.objective(z, trainer.labels(batch.rows), plan, z_old)
         return terms
+
+    @torch.no_grad()
+    def held_out_loss(self, trainer: Trainer) -> float | None:
+        """Return the loss on clean views of the held-out images, penalties included."""
+        data = trainer.data
+        if not len(data.held_out):
+            return None
+        trainer.tip.eval()
+        draw, total = generator(0, *trainer.seeds, "held out"), 0.0
+        for rows in data.held_out.split(FORWARD_BATCH):
+            views = data.views.clean(rows)
+            z = trainer.forward(trainer.tip, views)[None]
+            z_old = None if self.old_tip is None else trainer.forward(self.old_tip, views)[None]
+            plan = self.incremental.plan(data.labels[rows], draw)
+            plan = {name: value.to(trainer.device) for name, value in plan.items()}
+            total += len(rows) * self.objective(z, trainer.labels(rows), plan, z_old)["loss"].item()
+        penalty = sum(penalty().item() for penalty in trainer.penalties)
+        # Every process computes the same; a difference in the last digit must not separate their schedules.
+        loss: float = distributed.broadcast(total / len(data.held_out) + penalty)
+        return loss
+
+
+def held_out_rows(views: Views, labels: Tensor, share: float, seed: int) -> Tensor:
+    """Draw a share of the images of each class, the same ones whichever images of other classes there are.
+
+    Returns:
+        Their rows in ascending order. One image of a class is always left.
+    """
+    digests = [bytes(digest.tolist()) for digest in views.digests()]
+    chosen = []
+    for label in labels.unique().tolist():
+        rows = sorted((labels == label).nonzero()[:, 0].tolist(), key=lambda row: digests[row])
+        count = min(round(share * len(rows)), len(rows) - 1)
+        order = torch.randperm(len(rows), generator=generator(seed, "held out", label))
+        chosen += [rows[i] for i in order[:count].tolist()]
+    return torch.tensor(sorted(chosen), dtype=torch.long)
 
 
 class IncrementalClassifier(Memory, Protocol):
@@ -145,7 +216,7 @@ class IncrementalMethod(TipMethod):
     def __init__(
         self,
         context: BuildContext,
-        training: Training,
+        training: IncrementalTraining,
         objective: Callable[[ClassRange, torch.Generator], IncrementalObjective | None],
         *,
         callbacks: Sequence[Callback] = (),
@@ -158,6 +229,7 @@ class IncrementalMethod(TipMethod):
         that of the objective.
         """
         super().__init__(context, training, exemplars=exemplars, callbacks=callbacks)
+        self.held_out = training.held_out if training.schedule == "plateau" else 0.0
         self.objective, self.classifier = objective, classifier
         if classifier is not None:
             self.memories["classifier"] = classifier
@@ -185,7 +257,10 @@ class IncrementalMethod(TipMethod):
         objective = self.objective(sizes, generator(self.seed, "heads", task.index))
         if objective is None:
             return None
-        data = TrainingData(*self.exemplars.behind(task.views, task.labels), len(task))
+        views, labels = self.exemplars.behind(task.views, task.labels)
+        data = TrainingData(views, labels, len(task))
+        if self.held_out and objective.copies() == 1:
+            data = replace(data, held_out=held_out_rows(views, labels, self.held_out, self.seed))
         return self._trainer(run, SupervisedStep(objective, run.old_tip), data)
 
     def _conclude(self, run: TaskRun, progress: Progress) -> None:

@@ -10,10 +10,12 @@ translated to the mean of c:
 The support vector classifier is the authors' (C = 1, tolerance 1e-4, solved in the primal, so that nothing is drawn at
 random), and is used in the first task too. Where the authors' code differs from PyCIL, which the paper ran, this follows
 PyCIL: the authors use the Euclidean distance for the most similar mean, do not normalise the first 512 features of a task,
-and train the network by LUCIR and AugMix. The second classifier that PyCIL fits by gradient descent is left out.
+and train the network by LUCIR and AugMix. The second classifier that PyCIL fits by gradient descent is left out, and so
+are AutoAugment and Cutout. Training has PyCIL's defaults (exps/fetril.json); the cosine ends at a thousandth of the
+learning rate instead of 0.
 """
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import torch
 import torch.nn.functional as F
@@ -25,7 +27,7 @@ from camp.methods.base import BuildContext
 from camp.methods.cil.base import IncrementalMethod, IncrementalSettings
 from camp.methods.cil.fine_tune import FineTuneObjective
 from camp.methods.components import TaskRun
-from camp.methods.settings import check_positive
+from camp.methods.settings import IncrementalTraining, check_positive
 from camp.methods.trainer import clean_features
 
 
@@ -35,6 +37,11 @@ class FetrilSettings(IncrementalSettings):
 
     svc: float = 1.0
     """C, the regularisation parameter of the support vector classifier; smaller values regularise more."""
+    training: IncrementalTraining = field(
+        default_factory=lambda: IncrementalTraining(
+            epochs=200, optimizer="sgd", learning_rate=0.1, clip=None, weight_decay=5e-4, warmup_steps=0
+        )
+    )
 
     def __post_init__(self) -> None:
         check_positive("svc, the weight of errors,", self.svc)

@@ -12,11 +12,14 @@ with all logits divided by the temperature, those of L_P over the real classes s
 The hyperparameters are those of Impression2805/IL2A and PyCIL, which agree: each image is mixed four times with an image
 of a random permutation of the batch, l is drawn from Beta(20, 20) and set to 1/2 outside of 0.4 .. 0.6. Differences: L_P
 is the mean over all old classes, of which they draw as many as there are images (the same expectation, without the noise);
-and a mixture of images of the same class is left out of L, as there, but still goes through the network, so that it
-counts in the statistics of batch norms.
+a mixture of images of the same class is left out of L, as there, but still goes through the network, so that it counts
+in the statistics of batch norms; and they keep the old network in evaluation mode while the present one is in training
+mode, so that L_F also measures how far the statistics of a batch are from the running ones, which with long features is
+most of it. Here both networks normalise by the statistics of the batch (`--norms own` is theirs).
 """
 
 from dataclasses import dataclass
+from typing import Literal
 
 import numpy as np
 import torch
@@ -27,7 +30,12 @@ from camp.core.errors import CampError
 from camp.data.views import Batch, Views
 from camp.methods.base import BuildContext
 from camp.methods.cil.base import IncrementalMethod
-from camp.methods.cil.prototypes import PrototypeObjective, PrototypeSettings, prototype_replay
+from camp.methods.cil.prototypes import (
+    NormMode,
+    PrototypeObjective,
+    PrototypeSettings,
+    prototype_replay,
+)
 from camp.methods.trainer import Plan
 from camp.nn.losses import semantic_augmentation
 
@@ -45,6 +53,10 @@ class Il2aSettings(PrototypeSettings):
     """Number of mixtures of each image in a step."""
     semantic_strength: float = 2.5
     """lambda, the factor of the covariances in the semantic augmentation."""
+    norms: Literal["own", "shared", "frozen"] = "shared"
+    """Statistics of batch norms from the second task on: `own` is the batch for the network in training and the running
+    ones for the old network, as in the authors' code; `shared` the batch for both; `frozen` those of the first task for
+    both."""
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -125,4 +137,6 @@ class Il2aObjective(PrototypeObjective):
 
 def make_il2a(context: BuildContext, settings: Il2aSettings) -> IncrementalMethod:
     """Make IL2A, on pixels."""
-    return prototype_replay(context, settings, "IL2A", Il2aObjective, covariances=True)
+    return prototype_replay(
+        context, settings, "IL2A", Il2aObjective, covariances=True, callbacks=[NormMode(settings.norms)]
+    )

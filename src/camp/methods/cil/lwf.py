@@ -3,7 +3,9 @@
     L = L_CE + lambda L_KD,    L_KD = - sum_k q_k log p_k,   p, q = softmax(logits / 2) over the old classes
 
 L_CE is over the classes of the task; q is the prediction of the network of the task before for the same image, p that
-of the present one. There is no factor of temperature squared, as in FACIL, which the paper ran.
+of the present one. As in FACIL, which the paper ran, there is no factor of temperature squared, and the outputs of old
+classes are frozen: the gradient of L_KD reaches the network alone. FACIL adds 1e-5 / K to each p_k, which changes L_KD
+where p_k is that small only.
 """
 
 from dataclasses import dataclass
@@ -34,35 +36,28 @@ class LwfSettings(IncrementalSettings):
 
 
 class LwfObjective(IncrementalObjective):
-    """Cross-entropy on the new classes, distillation on the old ones."""
+    """Cross-entropy on the new classes, distillation on the old ones, whose outputs are frozen."""
 
     compares = True
-    old_weight: Tensor
-    old_bias: Tensor
 
     def __init__(self, settings: LwfSettings, sizes: ClassRange, generator: torch.Generator) -> None:
         super().__init__(sizes, generator)
         self.settings = settings
-        # The classifier as it was: part of the heads of the task before, so not of this state.
-        self.register_buffer("old_weight", torch.empty(0, sizes.dim), persistent=False)
-        self.register_buffer("old_bias", torch.empty(0), persistent=False)
-
-    @torch.no_grad()
-    def inherit(self, heads: dict[str, Tensor]) -> None:
-        """Also keep the classifier of the task before."""
-        super().inherit(heads)
-        self.old_weight = heads["classifier.weight"].to(self.classifier.weight.device)
-        self.old_bias = heads["classifier.bias"].to(self.classifier.bias.device)
 
     def forward(self, z: Tensor, labels: Tensor, plan: Plan, z_old: Tensor | None) -> dict[str, Tensor]:
         """Return L_CE, L_KD and L of features z and z_old (1, B, D)."""
         l_ce = self.new_cross_entropy(z[0], labels)
         if z_old is None:
             return {"loss": l_ce}
-        now = F.linear(z[0], self.classifier.weight[: self.old], self.classifier.bias[: self.old])
-        before = F.linear(z_old[0], self.old_weight, self.old_bias)
-        l_kd = logit_distillation(now, before, self.settings.temperature)
+        l_kd = logit_distillation(
+            self._old_logits(z[0]), self._old_logits(z_old[0]), self.settings.temperature
+        )
         return {"ce": l_ce, "kd": l_kd, "loss": l_ce + self.settings.lwf * l_kd}
+
+    def _old_logits(self, z: Tensor) -> Tensor:
+        """Return the logits (B, old) of the classes of earlier tasks, without a gradient of the classifier."""
+        weight, bias = self.classifier.weight.detach(), self.classifier.bias.detach()
+        return F.linear(z, weight[: self.old], bias[: self.old])
 
 
 def make_lwf(context: BuildContext, settings: LwfSettings) -> IncrementalMethod:

@@ -5,14 +5,17 @@ keeps the features where the prototypes are.
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
+from typing import Literal
 
 import torch
 from torch import Tensor, nn
+from torch.utils.hooks import RemovableHandle
 
 from camp.core.progress import Progress
 from camp.methods.base import BuildContext
 from camp.methods.cil.base import (
+    PYCIL,
     ClassRange,
     IncrementalMethod,
     IncrementalObjective,
@@ -20,8 +23,9 @@ from camp.methods.cil.base import (
     check_pixels,
 )
 from camp.methods.components import Callback, TaskRun
-from camp.methods.settings import check_not_negative, check_positive
+from camp.methods.settings import IncrementalTraining, check_not_negative, check_positive
 from camp.methods.trainer import clean_features
+from camp.nn.backbones.batch_norm import freeze_statistics, use_batch_statistics
 
 
 @dataclass(frozen=True)
@@ -34,6 +38,7 @@ class PrototypeSettings(IncrementalSettings):
     """lambda_f, the weight of feature distillation."""
     prototype_weight: float = 10.0
     """lambda_p, the weight of the loss of old prototypes."""
+    training: IncrementalTraining = field(default_factory=lambda: PYCIL)
 
     def __post_init__(self) -> None:
         check_positive("temperature", self.temperature)
@@ -151,6 +156,38 @@ class PrototypeMemory(Callback):
     def load_state(self, tensors: dict[str, Tensor]) -> None:
         """Continue from `state`."""
         self.prototypes = ClassPrototypes(**tensors) if tensors else None
+
+
+NormStatistics = Literal["own", "shared", "frozen"]
+"""Statistics by which batch norms normalise from the second task on: the network in training those of the batch and the
+old network its running ones (`own`), both those of the batch (`shared`), or both those of the first task (`frozen`)."""
+
+
+class NormMode(Callback):
+    """Sets the mode of the batch norms of both networks from the second task on.
+
+    With `shared` and `frozen` statistics the network is the same function as the old one at the beginning of a task; with
+    its `own` the distance of their features has a part that no change of the weights removes.
+    """
+
+    def __init__(self, statistics: NormStatistics) -> None:
+        self.statistics = statistics
+        self.hook: RemovableHandle | None = None
+
+    def before_training(self, run: TaskRun) -> None:
+        """Set the modes; the old tip was copied before."""
+        if run.old_tip is None:
+            return
+        if self.statistics == "frozen":
+            self.hook = run.tip.register_forward_pre_hook(freeze_statistics)
+        elif self.statistics == "shared":
+            use_batch_statistics(run.old_tip)
+
+    def after_training(self, run: TaskRun, progress: Progress) -> None:
+        """Leave the network as it was."""
+        if self.hook is not None:
+            self.hook.remove()
+            self.hook = None
 
 
 def prototype_replay(

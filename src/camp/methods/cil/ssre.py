@@ -16,9 +16,14 @@ drawn uniformly from the old classes, as in the authors' code and PyCIL. L_F is 
 Differences from the authors' code: they fold the batch norms of the first task into the convolutions; here these keep the
 statistics of the first task, which is the same function. The stem has a branch too if it is 3 x 3. There is no gradient
 through s, as in PyCIL. Negative similarities, which occur with conv-tiny alone, count as 0.
+
+Training has the defaults of PyCIL (exps/ssre.json). Not taken over from there: batches of 64 in the first task; side
+branches in the first task, which are folded into the convolutions after it and add no function; AutoAugment and Cutout,
+which its code applies in the second task alone (it compares the index of the task before advancing it) and the authors'
+code nowhere. The authors' later tasks have 60 epochs at a learning rate of 2e-4.
 """
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 
 import torch
 import torch.nn.functional as F
@@ -26,9 +31,10 @@ from torch import Tensor
 
 from camp.core.progress import Progress
 from camp.methods.base import BuildContext
-from camp.methods.cil.base import IncrementalMethod
+from camp.methods.cil.base import PYCIL, IncrementalMethod
 from camp.methods.cil.prototypes import PrototypeObjective, PrototypeSettings, prototype_replay
 from camp.methods.components import Callback, TaskRun
+from camp.methods.settings import IncrementalTraining
 from camp.methods.trainer import Plan
 from camp.nn.backbones.side_branches import SideBranches
 
@@ -39,6 +45,9 @@ class SsreSettings(PrototypeSettings):
 
     feature_weight: float = 1.0
     """lambda_f, the weight of feature distillation, which is a sum over the images of a step."""
+    training: IncrementalTraining = field(
+        default_factory=lambda: replace(PYCIL, batch_size=128, weight_decay=5e-4)
+    )
 
 
 class SsreObjective(PrototypeObjective):

@@ -5,6 +5,10 @@
     L     = (1 - alpha) ((1 - beta) L_SSL + beta L_SL) + alpha L_KD,   L_KD = |phi(F^t(x)) - F^{t-1}(x)|^2
 
 then semi-supervised k-means, and psi carries the centroids of earlier tasks into the new feature space.
+
+Where every image has a label (class-incremental learning) the paper removes L_SSL and sets alpha to 0.9. What is left of
+the bracket is L_SL: beta, which weighs it against L_SSL, is 1 there, so that the weights of L_SL and L_KD are 0.1 and 0.9.
+In the ablation of the paper (`--no-self-supervised` where some images have no label) L_SSL is 0 and L_SL keeps beta.
 """
 
 from dataclasses import dataclass, field, replace
@@ -57,7 +61,10 @@ class CampSettings(SimgcdLosses):
     def for_labelled_tasks(self) -> Self:
         """Return the settings with the paper's values for class-incremental learning where none were given."""
         alpha = 0.9 if self.alpha is None else self.alpha
-        return replace(self, alpha=alpha, self_supervised=bool(self.self_supervised))
+        beta = (
+            self.beta if self.self_supervised else 1.0
+        )  # without L_SSL there is nothing to weigh L_SL against
+        return replace(self, alpha=alpha, beta=beta, self_supervised=bool(self.self_supervised))
 
 
 def make_camp(context: BuildContext, settings: CampSettings) -> CentroidMethod:

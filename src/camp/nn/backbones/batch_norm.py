@@ -33,6 +33,21 @@ class BatchNorm(nn.BatchNorm2d):
         return apply(x, self.weight, self.bias, mean, variance, count, self.eps)
 
 
+def freeze_statistics(network: nn.Module, inputs: object = None) -> None:
+    """Set the batch norms of a network to evaluation mode; it can be a forward pre-hook of the network."""
+    for module in network.modules():
+        if isinstance(module, nn.modules.batchnorm._BatchNorm):
+            module.eval()
+
+
+def use_batch_statistics(network: nn.Module) -> None:
+    """Let the batch norms of a network normalise by each batch, without a change of their running statistics."""
+    for module in network.modules():
+        if isinstance(module, nn.modules.batchnorm._BatchNorm):
+            module.train()
+            module.momentum = 0.0
+
+
 def _statistics(x: Tensor) -> tuple[Tensor, Tensor, Tensor]:
     """Return mean (C,), variance (C,) and count (1,) over all images and positions; a shard may be empty."""
     rows = x.movedim(1, -1).flatten(0, 2)  # (n, C), a view where channels come last
