@@ -32,7 +32,6 @@ from camp.methods.two_views import TwoViewObjective, unlabelled
 from camp.nn.init import init_default_
 from camp.nn.losses import balanced, cross_entropy, simclr
 
-
 FACIL_STRENGTH = 5000.0
 """lambda for squared mean gradients of batches."""
 
