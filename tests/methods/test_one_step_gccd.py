@@ -32,6 +32,7 @@ from camp.core.seeds import generator
 from camp.methods import distillation
 from camp.methods.components import TaskRun
 from camp.methods.gccd.igcd import Igcd, IgcdObjective
+from camp.methods.gccd.pa import CleanLabelledBatch
 from camp.methods.tip_method import TipMethod
 from camp.methods.trainer import Trainer, clean_features
 
@@ -55,6 +56,8 @@ class Step:
     """Number of images of the task in the batch, treated as unlabelled."""
     labels: Tensor
     """Labels of the other images."""
+    clean: tuple[Tensor, Tensor] | None
+    """Features (m, D) of clean views of labelled images and their labels, where a step has them."""
     settings: Any
     method: TipMethod
     run: TaskRun
@@ -144,7 +147,9 @@ def simgcd(s: Step) -> Tensor:
 
 
 def pa(s: Step) -> Tensor:
-    embeddings = [(x / x.norm(), int(y)) for view in s.z[:, s.own :] for x, y in zip(view, s.labels.tolist())]
+    """On the clean view of labelled images, or on two augmented ones."""
+    z, labels = (s.z[:, s.own :], s.labels) if s.clean is None else (s.clean[0][None], s.clean[1])
+    embeddings = [(x / x.norm(), int(y)) for view in z for x, y in zip(view, labels)]
     pull, push = [], []
     for c, w in enumerate(s.p["objective.proxies"]):
         cosines = [(x @ w / w.norm(), y == c) for x, y in embeddings]
@@ -154,7 +159,7 @@ def pa(s: Step) -> Tensor:
             pull.append(torch.log(1 + sum(inside)))
         push.append(torch.log(1 + sum(outside)))
     l_pa = sum(pull) / len(pull) + sum(push) / len(push)
-    return 0.5 * l_pa + 0.5 * 2 * s.l_fd(s.own)
+    return 0.5 * l_pa + 0.5 * 2 * s.l_fd(s.z.shape[1] if s.clean else s.own)
 
 
 def igcd(s: Step) -> Tensor:
@@ -250,6 +255,14 @@ CASES = {
     ),
     "simgcd": Case("simgcd", simgcd),
     "pa": Case("pa", pa, {"exemplars": 3}, clipping="value", clip=0.01, head_rate=100.0),
+    "pa, augmented views": Case(
+        "pa",
+        pa,
+        {"exemplars": 3, "labelled_views": "augmented"},
+        clipping="value",
+        clip=0.01,
+        head_rate=100.0,
+    ),
     "igcd": Case("igcd", igcd, {"exemplars": 3, "rampup": 0.9}),
     "gm": Case("gm", gm, {"neighbours": 2}),
     "camp": Case("camp", camp(0.5)),
@@ -348,8 +361,15 @@ def test_two_steps_are_those_written_out(case: Case, folder: Path, monkeypatch: 
         tip = {name.removeprefix("tip."): value for name, value in p.items() if name.startswith("tip.")}
         z = functional_call(trainer.tip, tip, (batch.views,)).view(2, len(batch.rows), -1)
         labels = trainer.data.labels[batch.rows[batch.num_task_images :]]
+        clean = None
+        if isinstance(batch, CleanLabelledBatch):
+            rows = batch.labelled.rows
+            clean = functional_call(trainer.tip, tip, (batch.labelled.views,)), trainer.data.labels[rows]
+            assert torch.equal(batch.labelled.views["vector"], trainer.data.views.clean(rows)["vector"])
         settings = trainer.step.objective.settings
-        loss = case.loss(Step(p, z, z_old.view_as(z), batch.num_task_images, labels, settings, method, run))
+        loss = case.loss(
+            Step(p, z, z_old.view_as(z), batch.num_task_images, labels, clean, settings, method, run)
+        )
         gradients = optimizer.clipped(p, loss)
         terms = trainer.train_step(batch, EPOCH)
         torch.testing.assert_close(terms["loss"], loss, rtol=1e-9, atol=1e-10)
