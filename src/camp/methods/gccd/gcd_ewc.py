@@ -13,8 +13,9 @@ of a batch of B images. Where the gradients of images are independent with mean 
 
 The paper's code differs from FACIL and from this file: gradients accumulate from batch to batch, because they are never
 set to zero before they are squared; the class of an image is the largest entry of its feature, as if the feature were
-the logits; F is 0.1 times the old plus 0.9 times the new one; the penalty is added 1.1 times; and its script sets a
-learning rate of 0.1. Training here has the paper's learning rate of 0.001.
+the logits; F is 0.1 times the old plus 0.9 times the new one; the penalty is added 1.1 times; L_CE is on one weakly
+augmented view instead of both views; and its script sets a learning rate of 0.1. Training here has the paper's learning
+rate of 0.001.
 """
 
 from dataclasses import dataclass

@@ -16,6 +16,9 @@ Differences from the authors' code:
 - L_SNN. There, p is divided by a temperature and put through a softmax as if it were logits, which flattens all but the
   most certain predictions. Here the loss of a label is -log p_y, and the teacher is p^(tau_s / tau_t), normalised.
 - Replay. There, only labelled peaks are replayed; here all of S is, as CAMP's authors describe it.
+- Training is that of the other methods. There it is SGD at 0.03 on the last two blocks of a ViT-B, with a warm-up of the
+  teacher's temperature over 10 epochs instead of 3, and a ramp over the first 50 of 200 epochs; here R is half of the
+  epochs, which is 50 of 100. S has 3 images of a category there, and the 20 of the paper's comparison here.
 
 Prototypes and projector are SimGCD's: persistent and growing. After training, a discovered category takes the novel
 prototype that is nearest to it, so that replay continues with what the prototype has learned.
