@@ -255,10 +255,10 @@ CASES = {
     ),
     "simgcd": Case("simgcd", simgcd),
     "pa": Case("pa", pa, {"exemplars": 3}, clipping="value", clip=0.01, head_rate=100.0),
-    "pa, augmented views": Case(
+    "pa, clean view": Case(
         "pa",
         pa,
-        {"exemplars": 3, "labelled_views": "augmented"},
+        {"exemplars": 3, "labelled_views": "clean"},
         clipping="value",
         clip=0.01,
         head_rate=100.0,

@@ -9,12 +9,12 @@ a proxy. Proxies are persistent: a task adds those of its new classes and contin
 exemplars are replayed. Their learning rate is a hundred times that of the tip, and each entry of the gradient is
 clipped instead of its norm.
 
-L_PA is computed on one view of each labelled image. In the paper's code it is weakly augmented (a shift of at most 16 of
-224 pixels, weak colour jitter, a flip); here it is the clean one, since a bank has no weak augmentations.
-`labelled_views = "augmented"` uses the two views of the other methods instead, as 2B embeddings.
+L_PA is computed on the two augmented views that every method is given, as 2B embeddings. In the paper's code it is on one
+view with weak augmentation (a shift of at most 16 of 224 pixels, weak colour jitter, a flip), which a bank does not
+hold. `labelled_views = "clean"` uses one view without augmentation: of what a bank holds, that is the least augmented.
 
-From the paper's code, which in turn has mu, delta, the learning rates and AdamW from Kim et al. (CVPR 2023,
-github.com/Hy2MK/CGCD): everything but the clean view, and the last learning rate of the proxies, which here is a
+From the paper's code, which in turn has mu, delta, the learning rates and AdamW from Kim et al. (
+github.com/Hy2MK/CGCD): everything but the views, and the last learning rate of the proxies, which here is a
 thousandth of their largest, and there a thousandth of the tip's. Of Kim et al. the paper's code keeps the proxies and
 their loss, with feature distillation; it separates no old from new images, and has neither affinity propagation nor
 features sampled around proxies.
@@ -59,8 +59,8 @@ class PaSettings(MethodSettings):
     """Learning rate of the proxies as a multiple of the tip's."""
     exemplars: int = 20
     """Number of labelled images of each known class that are kept for later tasks."""
-    labelled_views: Literal["clean", "augmented"] = "clean"
-    """Views of a labelled image that the loss is computed on: the clean one, or two augmented ones."""
+    labelled_views: Literal["augmented", "clean"] = "augmented"
+    """Views of a labelled image that the loss is computed on: two augmented ones, or the clean one."""
     training: Training = field(default_factory=lambda: Training(learning_rate=1e-4, batch_size=256))
     discovery: Discovery = field(default_factory=Discovery)
 
