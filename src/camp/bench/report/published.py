@@ -27,7 +27,7 @@ OWN_PROTOCOL = "authors' protocol"
 OWN_PROTOCOL_NOTE = (
     f"simgcd ({OWN_PROTOCOL}) is the same run of simgcd, with categories matched to classes anew on the test images "
     "of each task, as in the code behind the paper's number. In all other rows a category is matched once, when it is "
-    "discovered, and an image of one task can be mistaken for a category of another."
+    "discovered, so that an image assigned to a category of another task counts as wrong."
 )
 
 

@@ -2,20 +2,21 @@
 
     L = (1 - beta) L_SimCLR + beta L_CE + lambda / 2 sum_i F_i (theta_i - theta*_i)^2
 
-theta are the parameters of the tip, theta* their values after the task before, and F the diagonal of the Fisher
-information of the labelled likelihood, summed over the tasks so far:
+theta are the parameters of the tip, theta* their values after the task before, and F the diagonal
+of the Fisher information of the labelled likelihood, summed over the tasks so far:
 
     F <- F + 1/n sum_(x, y) ( d log p(y | x) / d theta )^2          over the labelled images of the task
 
-lambda is FACIL's 5000, from which the paper's code takes it, divided by the batch size. FACIL squares the mean gradient
-of a batch of B images. Where the gradients of images are independent with mean 0, this is on average F / B, so that
-5000 / B with our F is the same penalty as 5000 with theirs.
+lambda is FACIL's 5000, from which the paper's code takes it, divided by the batch size. FACIL
+squares the mean gradient of a batch of B images. Where the gradients of images are independent with
+mean 0, this is on average F / B, so that 5000 / B with our F is the same penalty as 5000 with
+theirs.
 
-The paper's code differs from FACIL and from this file: gradients accumulate from batch to batch, because they are never
-set to zero before they are squared; the class of an image is the largest entry of its feature, as if the feature were
-the logits; F is 0.1 times the old plus 0.9 times the new one; the penalty is added 1.1 times; L_CE is on one weakly
-augmented view instead of both views; and its script sets a learning rate of 0.1. Training here has the paper's learning
-rate of 0.001.
+The paper's code differs from FACIL and from this file: gradients accumulate from batch to batch,
+because they are never set to zero before they are squared; the class of an image is the largest
+entry of its feature, as if the feature were the logits; F is 0.1 times the old plus 0.9 times the
+new one; the penalty is added 1.1 times; L_CE is on one weakly augmented view instead of both views;
+and its script sets a learning rate of 0.1. Training here has the paper's learning rate of 0.001.
 """
 
 from dataclasses import dataclass

@@ -4,38 +4,42 @@
     L_in  = (1 - w) L_SimCLR + w L_SNCL              later tasks, without labels: how novel classes are learned
     L_out = (1 - w) L_SimCLR + w L_SupCon            with labels: what was learned, and what must be kept
 
-The first task is trained like GCD, with one projection head for both losses. Later tasks continue with this head, and
-SGD at a low learning rate minimises L_in on the images of a step, labelled ones and exemplars among them. After the
-training of each task, first or later, follows meta-training with its labelled images and the exemplars.
+The first task is trained like GCD, with one projection head for both losses. Later tasks continue
+with this head, and SGD at a low learning rate minimises L_in on the images of a step, labelled ones
+and exemplars among them. After the training of each task, first or later, follows meta-training
+with its labelled images and the exemplars.
 
-An episode of meta-training simulates S sessions. The classes of the task are split at random into S + 1 parts: the
-first counts as old, like all classes of earlier tasks, and session s adds one of the others, without labels, among
-images of old classes. The network adapts to one session after the other, and is evaluated after each on all classes up
-to it:
+An episode of meta-training simulates S sessions. The classes of the task are split at random into S
++ 1 parts: the first counts as old, like all classes of earlier tasks, and session s adds one of the
+others, without labels, among images of old classes. The network adapts to one session after the
+other, and is evaluated after each on all classes up to it:
 
     theta_s = theta_{s-1} - a grad L_in(theta_{s-1}; session s),      theta_0 = theta
     L_meta(theta) = sum_s L_out(theta_s; all classes up to session s)
 
-The gradient of L_meta is taken through the inner updates, with second derivatives of L_in. Semi-supervised k-means and
-the nearest centroid follow.
+The gradient of L_meta is taken through the inner updates, with second derivatives of L_in.
+Semi-supervised k-means and the nearest centroid follow.
 
-From the authors' code: one projection head that lasts; the order of offline training, meta-training and sessions; SGD
-with momentum 0.9 and weight decay 5e-5 after the offline training, at 1e-4 for inner steps and sessions and at 1e-5 for
-the outer update; w = 0.5; the threshold of neighbours; four sessions; 400 outer gradients (there 20 episodes of 4
-sessions with 5 updates each, here an episode of 4 sessions for each of 100 epochs).
+From the authors' code: one projection head that lasts; the order of offline training, meta-training
+and sessions; SGD with momentum 0.9 and weight decay 5e-5 after the offline training, at 1e-4 for
+inner steps and sessions and at 1e-5 for the outer update; w = 0.5; the threshold of neighbours;
+four sessions; 400 outer gradients (there 20 episodes of 4 sessions with 5 updates each, here an
+episode of 4 sessions for each of 100 epochs).
 
 Differences from it:
 
-- Offline training is GCD's of this project, with AdamW and beta = 0.35; there it is SGD at 0.1 with 0.5, and 50 epochs.
-- Labels. There only the offline data have any, and meta-training ends with it. Here every task brings labels, and
-  meta-training continues with those of each task, to prepare for the next.
-- The head is GCD's, with 128 outputs, instead of DINO's with 65,536; views are those of every method.
-- The outer update. There, the gradient of L_out is taken at parameters that have been set back to theta in place, so
-  neither at theta_s nor through the inner updates, and each session starts from theta; here it is the gradient of the
-  equation above.
+- Offline training is GCD's of this project, with AdamW and beta = 0.35; there it is SGD at 0.1 with
+  0.5, and 50 epochs.
+- Labels. There only the offline data have any, and meta-training ends with it. Here every task
+  brings labels, and meta-training continues with those of each task, to prepare for the next.
+- The head is GCD's, with 128 outputs, instead of DINO's with 65,536; views are those of every
+  method.
+- The outer update. There, the gradient of L_out is taken at parameters that have been set back to
+  theta in place, so neither at theta_s nor through the inner updates, and each session starts from
+  theta; here it is the gradient of the equation above.
 - An inner update is one step on one batch; there it is ten epochs.
-- Learning rates of sessions follow the schedule of every method, with warm-up and cosine annealing, instead of being
-  constant.
+- Learning rates of sessions follow the schedule of every method, with warm-up and cosine annealing,
+  instead of being constant.
 """
 
 from dataclasses import dataclass, replace

@@ -4,20 +4,21 @@
          + 1/|P|  sum_{p in P}  log(1 + sum_{z in Z_p-} e^{ mu (s(z, p) + delta)})    on the labelled images
     L    = (1 - alpha) L_PA + alpha L_FD,   L_FD = |F^t(x) - F^{t-1}(x)|^2             on the images of the task
 
-with mu = 32, delta = 0.1 and s the cosine, then semi-supervised k-means and the nearest centroid. Each known class has
-a proxy. Proxies are persistent: a task adds those of its new classes and continues to train the old ones, of which
-exemplars are replayed. Their learning rate is a hundred times that of the tip, and each entry of the gradient is
-clipped instead of its norm.
+with mu = 32, delta = 0.1 and s the cosine, then semi-supervised k-means and the nearest centroid.
+Each known class has a proxy. Proxies are persistent: a task adds those of its new classes and
+continues to train the old ones, of which exemplars are replayed. Their learning rate is a hundred
+times that of the tip, and each entry of the gradient is clipped instead of its norm.
 
-L_PA is computed on the two augmented views that every method is given, as 2B embeddings. In the paper's code it is on one
-view with weak augmentation (a shift of at most 16 of 224 pixels, weak colour jitter, a flip), which a bank does not
-hold. `labelled_views = "clean"` uses one view without augmentation: of what a bank holds, that is the least augmented.
+L_PA is computed on the two augmented views that every method is given, as 2B embeddings. In the
+paper's code it is on one view with weak augmentation (a shift of at most 16 of 224 pixels, weak
+colour jitter, a flip), which a bank does not hold. `labelled_views = "clean"` uses one view without
+augmentation: of what a bank holds, that is the least augmented.
 
 From the paper's code, which in turn has mu, delta, the learning rates and AdamW from Kim et al. (
-github.com/Hy2MK/CGCD): everything but the views, and the last learning rate of the proxies, which here is a
-thousandth of their largest, and there a thousandth of the tip's. Of Kim et al. the paper's code keeps the proxies and
-their loss, with feature distillation; it separates no old from new images, and has neither affinity propagation nor
-features sampled around proxies.
+github.com/Hy2MK/CGCD): everything but the views, and the last learning rate of the proxies, which
+here is a thousandth of their largest, and there a thousandth of the tip's. Of Kim et al. the
+paper's code keeps the proxies and their loss, with feature distillation; it separates no old from
+new images, and has neither affinity propagation nor features sampled around proxies.
 """
 
 from collections.abc import Iterator
