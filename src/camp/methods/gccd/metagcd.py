@@ -4,15 +4,14 @@
     L_in  = (1 - w) L_SimCLR + w L_SNCL              later tasks, without labels: how novel classes are learned
     L_out = (1 - w) L_SimCLR + w L_SupCon            with labels: what was learned, and what must be kept
 
-The first task is trained like GCD, with one projection head for both losses. Later tasks continue
-with this head, and SGD at a low learning rate minimises L_in on the images of a step, labelled ones
-and exemplars among them. After the training of each task, first or later, follows meta-training
-with its labelled images and the exemplars.
+The first task is trained like GCD, with one projection head for both losses, and meta-training with
+its labelled images follows. Later tasks continue with this head, and SGD at a low learning rate
+minimises L_in on the images of a step, labelled ones and exemplars among them, without labels.
 
-An episode of meta-training simulates S sessions. The classes of the task are split at random into S
-+ 1 parts: the first counts as old, like all classes of earlier tasks, and session s adds one of the
-others, without labels, among images of old classes. The network adapts to one session after the
-other, and is evaluated after each on all classes up to it:
+An episode of meta-training simulates S sessions. The labelled classes are split at random into
+S + 1 parts: the first counts as old, and session s adds one of the others, without labels, among
+images of old classes. The network adapts to one session after the other, and is evaluated after
+each on all classes up to it:
 
     theta_s = theta_{s-1} - a grad L_in(theta_{s-1}; session s),      theta_0 = theta
     L_meta(theta) = sum_s L_out(theta_s; all classes up to session s)
@@ -30,8 +29,8 @@ Differences from it:
 
 - Offline training is GCD's of this project, with AdamW and beta = 0.35; there it is SGD at 0.1 with
   0.5, and 50 epochs.
-- Labels. There only the offline data have any, and meta-training ends with it. Here every task
-  brings labels, and meta-training continues with those of each task, to prepare for the next.
+- Labels. There only the offline data have any. Here every task brings labels; those of later tasks
+  are used by semi-supervised k-means alone.
 - The head is GCD's, with 128 outputs, instead of DINO's with 65,536; views are those of every
   method.
 - The outer update. There, the gradient of L_out is taken at parameters that have been set back to
@@ -84,7 +83,7 @@ class MetaGcdSettings(SupConSettings):
     sessions: int = 4
     """S, the number of simulated sessions of an episode."""
     episodes: int | None = None
-    """Number of episodes of meta-training after a task; by default as many as a task has epochs."""
+    """Number of episodes of meta-training after the first task; by default as many as a task has epochs."""
     inner_steps: int = 1
     """Number of gradient steps of the adaptation to a simulated session."""
     inner_rate: float = 1e-4
@@ -113,7 +112,7 @@ class MetaGcdSettings(SupConSettings):
 
     @property
     def num_episodes(self) -> int:
-        """Number of episodes of meta-training after a task."""
+        """Number of episodes of meta-training."""
         return self.training.epochs if self.episodes is None else self.episodes
 
     def session_training(self) -> Training:
@@ -205,13 +204,15 @@ class Learner(nn.Module):
 
 
 class MetaTraining(Callback):
-    """Episodes with the labelled images, after the training of a task."""
+    """Episodes with the labelled images of the first task, after its training."""
 
     def __init__(self, settings: MetaGcdSettings) -> None:
         self.settings = settings
 
     def after_training(self, run: TaskRun, progress: Progress) -> None:
-        """Take a step of SGD along the gradient of L_meta for each episode."""
+        """Take a step of SGD along the gradient of L_meta for each episode; nothing after later tasks."""
+        if run.old_tip is not None:
+            return
         trainer, s = run.trainer, self.settings
         assert trainer is not None
         assert isinstance(trainer.step.objective, MetaGcdObjective)
@@ -236,7 +237,7 @@ class MetaTraining(Callback):
 def simulated_sessions(trainer: Trainer, sessions: int, draw: torch.Generator) -> list[Session]:
     """Draw the sessions of an episode and two views of their images; none if no image is labelled."""
     data = trainer.data
-    rows = episode(data.labels, data.num_task_images, sessions, trainer.settings.batch_size, draw)
+    rows = episode(data.labels, sessions, trainer.settings.batch_size, draw)
     drawn: list[Session] = []
     for arriving, seen in rows if rows.shape[-1] else []:
         views = [data.views.augmented(part, data.views.draw(part, 2, draw)) for part in (arriving, seen)]
@@ -244,21 +245,17 @@ def simulated_sessions(trainer: Trainer, sessions: int, draw: torch.Generator) -
     return drawn
 
 
-def episode(labels: Tensor, num_task_images: int, sessions: int, size: int, draw: torch.Generator) -> Tensor:
+def episode(labels: Tensor, sessions: int, size: int, draw: torch.Generator) -> Tensor:
     """Draw labelled images for S = `sessions` sessions of `size` images, or as many as are labelled.
 
-    `labels` (n + m,) are those of the n images of the task, then of the exemplars. Images are repeated only where
-    the classes have too few.
+    `labels` (n,) are UNLABELLED where there is none. Images are repeated only where the classes have too few.
 
     Returns:
         Rows (S, 2, size): [s, 0] arrive in session s, half of them of its new classes and half of old ones;
         [s, 1] are of all classes so far, for L_out.
     """
-    new_classes, replayed = labels[:num_task_images].unique(), labels[num_task_images:].unique()
-    new_classes = new_classes[new_classes >= 0]
-    shuffled = new_classes[torch.randperm(len(new_classes), generator=draw)]
-    first, *brought = shuffled.tensor_split(sessions + 1)
-    old = torch.cat([first, replayed[~torch.isin(replayed, new_classes)]])
+    classes = labels[labels >= 0].unique()
+    old, *brought = classes[torch.randperm(len(classes), generator=draw)].tensor_split(sessions + 1)
     count = min(size, int((labels >= 0).sum()))
     if count == 0:
         return torch.empty(sessions, 2, 0, dtype=torch.long)
@@ -280,7 +277,7 @@ def episode(labels: Tensor, num_task_images: int, sessions: int, size: int, draw
 
 
 def make_metagcd(context: BuildContext, settings: MetaGcdSettings) -> CentroidMethod:
-    """Make MetaGCD: its objective and exemplars, and meta-training after each task."""
+    """Make MetaGCD: its objective and exemplars, and meta-training after the first task."""
     parts = Composition(
         objective=lambda sizes, generator: MetaGcdObjective(
             settings, sizes.dim, generator, offline=sizes.task == 0
