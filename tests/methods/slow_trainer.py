@@ -12,11 +12,20 @@ from camp.data.bank.views import BankViews
 from camp.methods.gccd.camp import CampSettings
 from camp.methods.gccd.gcd import GcdSettings
 from camp.methods.settings import Training
+from camp.nn.backbones.feature_scale import FEATURE_RMS
+
+
+def slow_norm(x: Tensor) -> Tensor:
+    """Every row with mean 0 and variance 1."""
+    centred = x - x.mean(dim=1, keepdim=True)
+    return centred / torch.sqrt((centred**2).mean(dim=1, keepdim=True) + 1e-5)
 
 
 def slow_tip(p: Parameters, x: Tensor) -> Tensor:
-    hidden = F.gelu(x @ p["tip.fc1.weight"].T + p["tip.fc1.bias"])
-    return x + hidden @ p["tip.fc2.weight"].T + p["tip.fc2.bias"]
+    z = slow_norm(x)
+    hidden = F.gelu(z @ p["tip.fc1.weight"].T + p["tip.fc1.bias"])
+    gain = torch.tensor(FEATURE_RMS)  # a buffer in single precision
+    return gain * slow_norm(z + hidden @ p["tip.fc2.weight"].T + p["tip.fc2.bias"])
 
 
 def slow_network(p: Parameters, prefix: str, layers: list[int], between: Callable, x: Tensor) -> Tensor:

@@ -35,6 +35,7 @@ from camp.data.tasks import Task
 from camp.discovery.base import DiscoveryResult
 from camp.methods.base import Method, MethodState
 from camp.methods.registry import METHODS
+from camp.nn.backbones.feature_scale import FEATURE_RMS
 
 PLANS = {"mixed": USUAL, "labelled": LABELLED}
 DISCOVERING = [name for name, info in METHODS.items() if not info.supervised]
@@ -481,5 +482,5 @@ def test_without_epochs_features_are_those_of_the_backbone(runs: Runs, name: str
     assert run.outcome.terms == []
     given = truth.test_views.clean(torch.arange(len(truth.test_views)))
     transformed = name == "camp-plus"  # its features are transformed
-    expected = run.here.build(name).features(given) if transformed else given["vector"]
+    expected = run.here.build(name).features(given) if transformed else FEATURE_RMS * given["vector"]
     torch.testing.assert_close(run.outcome.features[: len(expected)], expected)

@@ -11,13 +11,14 @@ from small_streams import QUIET, stream
 from torch import Tensor
 
 from camp.core.errors import CampError
+from camp.core.seeds import generator as seeded
 from camp.methods.gccd.metagcd import (
     Learner,
     MetaGcdObjective,
     MetaGcdSettings,
     Session,
     episode,
-    views_between,
+    simulated_sessions,
 )
 from camp.nn.backbones.residual_mlp import ResidualMlp
 from camp.nn.backbones.vit import VitShape, random_state, split
@@ -42,11 +43,12 @@ class Meta:
 
 
 def make_meta(tip: torch.nn.Module | None = None, dim: int = DIM, **options: Any) -> Meta:
-    settings = MetaGcdSettings(**{"projector_width": 8, "neighbour_threshold": 0.5, **options})
+    usual = {"projector_width": 8, "neighbour_threshold": 0.5, "inner_rate": 0.1}
+    settings = MetaGcdSettings(**{**usual, **options})
     if tip is None:
         tip = ResidualMlp(dim, 5, generator(1))
         torch.nn.init.normal_(tip.fc2.weight, std=0.3, generator=generator(2))
-    objective = MetaGcdObjective(settings, dim, generator(3)).double()
+    objective = MetaGcdObjective(settings, dim, generator(3), offline=False).double()
     return Meta(Learner(tip.double(), objective), settings)
 
 
@@ -86,7 +88,8 @@ def slow_meta_loss(made: Meta, sessions: list[Session]) -> float:
             l_in.backward()
             sgd.step()
         h = projected(seen)
-        l_out = (1 - meta.beta) * simclr(h) + meta.beta * supcon(h, labels, meta.supcon_temperature)
+        w = meta.neighbour_weight
+        l_out = (1 - w) * simclr(h) + w * supcon(h, labels, meta.supcon_temperature)
         total += l_out.item()
     return total
 
@@ -138,9 +141,7 @@ def test_a_block_with_attention_can_be_differentiated_twice() -> None:
     assert any(not torch.allclose(a, b) for a, b in zip(gradients[False], gradients[True]))
 
 
-LABELS = torch.tensor([0, 0, 1, -1, 1, 2, 2, -1, 3, 3, 4, 4, -1, 5, 5, 6, 6, 7, 7, 0])
-"""Of fifteen images of the task and five exemplars, one of them of a class that came again."""
-OWN = 15
+LABELS = torch.tensor([0, 0, 1, -1, 1, 2, 2, -1, 3, 3, 4, 4, -1, 5, 5])
 
 
 def classes(rows: Tensor) -> set[int]:
@@ -148,61 +149,115 @@ def classes(rows: Tensor) -> set[int]:
 
 
 def test_an_episode_adds_classes_session_by_session() -> None:
-    brought = set()
+    brought, kept = set(), set()
     for seed in range(10):
-        rows = episode(LABELS, OWN, 2, 100, generator(seed))
-        assert rows.shape == (2, 2, 17)  # all labelled images, and no more
-        new = [classes(rows[s, 0, :9]) for s in range(2)]
-        old = classes(rows[:, 0, 9:])
-        assert [len(new[0]), len(new[1]), len(old)] == [2, 2, 4]
-        assert new[0] | new[1] | old == set(range(8))
-        assert old >= {6, 7}  # classes of earlier tasks are never novel
+        rows = episode(LABELS, 2, 100, generator(seed))
+        assert rows.shape == (2, 2, 12)  # all labelled images, and no more
+        new = [classes(rows[s, 0, :6]) for s in range(2)]
+        old = classes(rows[:, 0, 6:])
+        assert [len(new[0]), len(new[1]), len(old)] == [2, 2, 2]
+        assert new[0] | new[1] | old == set(range(6))
         assert classes(rows[0, 1]) == old | new[0]  # L_out asks for nothing that is still to come
         assert sorted(rows[1, 1].tolist()) == (LABELS >= 0).nonzero()[:, 0].tolist()
         brought |= new[0] | new[1]
-    assert brought == set(range(6))
+        kept |= old
+    assert brought == kept == set(range(6))
 
 
 def test_no_image_is_repeated_where_there_are_enough() -> None:
     labels = torch.arange(4).repeat_interleave(10)
-    for part in episode(labels, 40, 3, 12, generator()).flatten(0, 1):
+    for part in episode(labels, 3, 12, generator()).flatten(0, 1):
         assert len(part.unique()) == 12
 
 
 def test_episodes_of_odd_tasks() -> None:
     draw = generator()
     unlabelled = torch.full((4,), -1)
-    assert episode(unlabelled, 4, 2, 8, draw).shape == (2, 2, 0)
-    assert episode(unlabelled[:0], 0, 2, 8, draw).shape == (2, 2, 0)
-    one_image = episode(torch.tensor([-1, 5, -1]), 3, 3, 8, draw)
+    assert episode(unlabelled, 2, 8, draw).shape == (2, 2, 0)
+    assert episode(unlabelled[:0], 2, 8, draw).shape == (2, 2, 0)
+    one_image = episode(torch.tensor([-1, 5, -1]), 3, 8, draw)
     assert one_image.tolist() == [[[1], [1]]] * 3
-    one_class = episode(torch.tensor([5, 5, -1, 5]), 4, 2, 8, draw)  # nothing is new, it is kept all the same
+    one_class = episode(torch.tensor([5, 5, -1, 5]), 2, 8, draw)  # nothing is new, it is kept all the same
     assert all(sorted(part.tolist()) == [0, 1, 3] for part in one_class.flatten(0, 1))
-    exemplars_alone = episode(torch.tensor([-1, -1, 3, 4]), 2, 2, 8, draw)
-    assert all(sorted(part.tolist()) == [2, 3] for part in exemplars_alone.flatten(0, 1))
 
 
-def test_images_are_taken_with_both_views() -> None:
-    batch = {"x": torch.arange(10), "y": torch.arange(20).view(10, 2)}  # five images, view-major
-    taken = views_between(batch, 5, 1, 3)
-    assert taken["x"].tolist() == [1, 2, 6, 7]
-    assert torch.equal(taken["y"], batch["y"][[1, 2, 6, 7]])
-
-
-def test_the_head_of_images_without_labels_is_that_of_labelled_ones() -> None:
-    """L_in and L_out by their equations, each on its own images."""
+def test_losses_are_their_equations() -> None:
+    """L_GCD offline; L_in and L_out with one weight w; one head for all of them."""
     settings = MetaGcdSettings(projector_width=8, beta=0.3, neighbour_weight=0.6, neighbour_threshold=0.2)
-    objective = MetaGcdObjective(settings, DIM, generator())
     z, labels = torch.randn(2, 7, DIM, generator=generator(1)), torch.tensor([0, 1, 0])
-    terms = objective(z, 4, labels, 0)
-    h = objective.projector(z)
-    l_in = 0.4 * simclr(h[:, :4], 1.0) + 0.6 * soft_neighbourhood(h[:, :4], 0.2, 0.07)
-    l_out = 0.7 * simclr(h[:, 4:], 1.0) + 0.3 * supcon(h[:, 4:], labels, 0.07)
-    torch.testing.assert_close(terms["in"], l_in)
-    torch.testing.assert_close(terms["out"], l_out)
-    learner = Learner(torch.nn.Identity(), objective)
-    torch.testing.assert_close(learner(z[:, :4].flatten(0, 1), None), l_in)
+    offline, session = (
+        MetaGcdObjective(settings, DIM, generator(), offline=offline) for offline in (True, False)
+    )
+    h = offline.projector(z)
+    assert torch.equal(h, session.projector(z))
+    l_gcd = 0.7 * simclr(h[:, :4], 1.0) + 0.3 * supcon(h[:, 4:], labels, 0.07)
+    torch.testing.assert_close(offline(z, 4, labels, 0)["loss"], l_gcd)
+    l_in = 0.4 * simclr(h, 1.0) + 0.6 * soft_neighbourhood(h, 0.2, 0.07)
+    torch.testing.assert_close(session(z, 4, labels, 0)["loss"], l_in)
+    l_out = 0.4 * simclr(h[:, 4:], 1.0) + 0.6 * supcon(h[:, 4:], labels, 0.07)
+    learner = Learner(torch.nn.Identity(), session)
+    torch.testing.assert_close(learner(z.flatten(0, 1), None), l_in)
     torch.testing.assert_close(learner(z[:, 4:].flatten(0, 1), labels), l_out)
+
+
+def test_the_first_task_is_trained_offline_and_later_ones_by_sgd(tmp_path: Path) -> None:
+    """The rates and the optimiser of the authors' code; the head lasts from task to task."""
+    here = stream("vectors", tmp_path)
+    method = here.build("metagcd")
+    optimizers, losses = [], []
+    for task, _ in here.tasks:
+        method.start_task(task, QUIET)
+        trainer = method._current_run().trainer
+        optimizers.append(trainer.optimizer)
+        losses.append(set(method.train_epoch(0)))
+        method.finish_task(QUIET)
+    offline, session = optimizers
+    assert isinstance(offline, torch.optim.AdamW)
+    assert isinstance(session, torch.optim.SGD)
+    assert (session.defaults["momentum"], session.defaults["weight_decay"]) == (0.9, 5e-5)
+    assert losses == [{"simclr", "supcon", "loss"}, {"simclr", "sncl", "loss"}]
+    usual = MetaGcdSettings()
+    assert (usual.session_training().learning_rate, usual.inner_rate, usual.outer_rate) == (1e-4, 1e-4, 1e-5)
+    assert (usual.sessions, usual.num_episodes, usual.neighbour_weight) == (4, 100, 0.5)
+    method.start_task(here.tasks[0][0], QUIET)
+    for name, value in method._current_run().trainer.step.objective.state_dict().items():
+        assert torch.equal(value, method.heads[name])
+
+
+def test_meta_training_is_sgd_on_the_meta_loss(tmp_path: Path) -> None:
+    """Two episodes after a task against the rule of SGD with momentum and weight decay written out."""
+    here = stream("vectors", tmp_path)
+    options = {
+        "episodes": 2,
+        "sessions": 2,
+        "outer_rate": 0.1,
+        "inner_rate": 0.05,
+        "neighbour_threshold": 0.3,
+    }
+    method = here.build("metagcd", **options)
+    method.start_task(here.tasks[0][0], QUIET)
+    method.train_epoch(0)
+    run = method._current_run()
+    trainer = run.trainer
+    settings, learner = trainer.step.objective.settings, Learner(method.tip, trainer.step.objective)
+    theta = {name: p.detach().clone().requires_grad_() for name, p in learner.parameters_by_name().items()}
+    draw, buffers = seeded(0, "episodes", 0), {name: torch.zeros_like(p) for name, p in theta.items()}
+    for _ in range(2):
+        sessions = simulated_sessions(trainer, 2, draw)
+        assert len(sessions) == 2
+        loss = copy.deepcopy(learner).meta_loss(theta, sessions, settings)
+        for (name, p), g in zip(theta.items(), torch.autograd.grad(loss, list(theta.values()))):
+            buffers[name] = 0.9 * buffers[name] + g + 5e-5 * p.detach()
+            theta[name] = (p.detach() - 0.1 * buffers[name]).requires_grad_()
+    [meta_training] = method.callbacks
+    meta_training.after_training(run, QUIET)
+    for name, p in learner.parameters_by_name().items():
+        torch.testing.assert_close(p, theta[name], rtol=1e-4, atol=1e-6, msg=name)
+    method.finish_task(QUIET)
+    method.start_task(here.tasks[1][0], QUIET)  # a later task is not followed by meta-training
+    before = copy.deepcopy(method.tip.state_dict())
+    meta_training.after_training(method._current_run(), QUIET)
+    assert all(torch.equal(value, before[name]) for name, value in method.tip.state_dict().items())
 
 
 @pytest.mark.parametrize(
@@ -211,6 +266,9 @@ def test_the_head_of_images_without_labels_is_that_of_labelled_ones() -> None:
         ({"sessions": 0}, "at least one session"),
         ({"inner_steps": 0}, "at least one inner step"),
         ({"inner_rate": 0.0}, "inner_rate"),
+        ({"session_rate": 0.0}, "session_rate"),
+        ({"outer_rate": -1.0}, "outer_rate"),
+        ({"episodes": -1}, "episodes"),
         ({"neighbour_threshold": 1.2}, "cosine"),
         ({"neighbour_weight": 1.2}, "neighbour_weight"),
         ({"exemplars": -1}, "exemplars"),
@@ -221,15 +279,11 @@ def test_settings_are_checked(options: dict[str, Any], message: str) -> None:
         MetaGcdSettings(**options)
 
 
-def test_a_step_decreases_both_losses(tmp_path: Path) -> None:
-    """Steps of the task's images with and without labelled ones beside them."""
-    with_labels = stream("vectors", tmp_path, [{0: (6, 4), 1: (5, 5), 2: (0, 9)}])
-    without = stream("vectors", tmp_path, [{0: (0, 10), 1: (0, 10), 2: (0, 9)}])
-    for here, met in ((with_labels, True), (without, False)):
-        method = here.build("metagcd")
-        before = copy.deepcopy(method.tip.state_dict())
-        method.start_task(here.tasks[0][0], QUIET)
-        terms = method.train_epoch(0)
-        assert (terms["meta"] > 0) == met
-        assert terms["loss"] == pytest.approx(terms["in"] + terms["meta"])
-        assert any(not torch.equal(value, before[name]) for name, value in method.tip.state_dict().items())
+def test_without_labels_there_is_no_meta_training(tmp_path: Path) -> None:
+    here = stream("vectors", tmp_path, [{0: (0, 10), 1: (0, 10), 2: (0, 9)}])
+    method = here.build("metagcd", outer_rate=1.0)
+    method.start_task(here.tasks[0][0], QUIET)
+    method.train_epoch(0)
+    before = copy.deepcopy(method.tip.state_dict())
+    method.finish_task(QUIET)
+    assert all(torch.equal(value, before[name]) for name, value in method.tip.state_dict().items())

@@ -15,6 +15,7 @@ from camp.methods.gccd.camp import CampSettings
 from camp.methods.gccd.open_world import FeatureMemory, make_open_world
 from camp.methods.settings import Discovery, Training
 from camp.nn.backbones import BackboneSettings, make_backbone
+from camp.nn.backbones.feature_scale import FEATURE_RMS
 
 QUIET, CPU, DIM = Progress(quiet=True), torch.device("cpu"), 48
 
@@ -33,9 +34,9 @@ def frozen() -> CampSettings:
 def learned(
     settings: CampSettings, old: tuple, new: torch.Tensor, labels: torch.Tensor, n_novel: int | None, tmp_path
 ):
-    backbone = make_backbone(
-        BackboneSettings(backbone="embeddings", dim=DIM), torch.Generator().manual_seed(0)
-    )
+    # Vectors of this scale are features as they are.
+    settings_of_vectors = BackboneSettings(backbone="embeddings", dim=DIM, vector_rms=FEATURE_RMS)
+    backbone = make_backbone(settings_of_vectors, torch.Generator().manual_seed(0))
     memory = FeatureMemory(*old)
     method = make_open_world(backbone, settings, memory, OpenWorldDiscoverer(n_init=20), 0, CPU)
     keys = tuple(f"{i:04d}" for i in range(len(new)))

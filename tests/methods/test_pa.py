@@ -2,13 +2,13 @@
 
 import pytest
 import torch
-from small_streams import QUIET, Stream, small_settings, stream
+from small_streams import QUIET, Stream, learn, small_settings, stream
 from torch import Tensor
 
 from camp.core.errors import CampError
 from camp.core.seeds import generator
 from camp.methods.gccd.centroid_method import CentroidMethod
-from camp.methods.gccd.pa import PaObjective, PaSettings
+from camp.methods.gccd.pa import CleanLabelledBatch, PaObjective, PaSettings
 from camp.methods.trainer import StepBatch
 
 
@@ -34,6 +34,26 @@ def test_the_defaults_are_those_of_the_reference(vectors: Stream) -> None:
     assert (usual.scale, usual.margin, usual.alpha, usual.exemplars) == (32.0, 0.1, 0.5, 20)
     assert (usual.training.learning_rate, usual.training.batch_size, usual.proxy_rate) == (1e-4, 256, 100.0)
     assert built(vectors).parts.clipping == "value"
+
+
+def test_the_clean_view_of_labelled_images(vectors: Stream) -> None:
+    """Batches are images of the task with two views, and labelled ones, exemplars among them, with the clean view."""
+    method = built(vectors, labelled_views="clean", exemplars=3)
+    learn(method, vectors.tasks[0][0])
+    task = vectors.tasks[1][0]
+    method.start_task(task, QUIET)
+    trainer = method._current_run().trainer
+    seen = set()
+    for batch in trainer.step.batches(trainer.data, 8, generator(0)):
+        assert isinstance(batch, CleanLabelledBatch)
+        assert int(batch.rows.max()) < len(task)
+        assert len(batch.views["vector"]) == 2 * len(batch.rows)
+        rows = batch.labelled.rows
+        assert (trainer.data.labels[rows] >= 0).all()
+        assert torch.equal(batch.labelled.views["vector"], trainer.data.views.clean(rows)["vector"])
+        seen |= set(rows.tolist())
+    assert seen == set(trainer.data.labelled.tolist())
+    assert max(seen) >= len(task)
 
 
 def test_proxies_are_persistent_and_new_classes_get_new_ones(vectors: Stream) -> None:

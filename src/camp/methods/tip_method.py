@@ -155,14 +155,15 @@ class TipMethod(ABC):
         step: TrainingStep,
         data: TrainingData,
         clipping: Literal["norm", "value"] = "norm",
+        training: Training | None = None,
     ) -> Trainer:
-        """Make a trainer with the penalties of all callbacks."""
+        """Make a trainer with the penalties of all callbacks; `training` replaces the method's settings."""
         penalties = [callback.penalty(run) for callback in self.callbacks]
         return Trainer(
             tip=self.tip,
             step=step,
             data=data,
-            settings=self.training,
+            settings=training or self.training,
             device=self.device,
             seeds=(self.seed, run.task.index),
             penalties=[penalty for penalty in penalties if penalty is not None],

@@ -44,7 +44,7 @@ class TwoViewStep(TrainingStep):
     def batches(self, data: TrainingData, batch_size: int, draw: torch.Generator) -> Iterator[StepBatch]:
         """Draw images of the task, and as many labelled ones; one batch serves as both if all are labelled."""
         apart = not data.all_labelled
-        labelled = _cycle(data.labelled, batch_size, draw)
+        labelled = cycle(data.labelled, batch_size, draw)
         images = data.num_task_images if apart else len(data.labels)
         for task_rows in torch.randperm(images, generator=draw).split(batch_size):
             rows = torch.cat([task_rows, next(labelled)]) if apart else task_rows
@@ -64,7 +64,7 @@ class TwoViewStep(TrainingStep):
         return terms
 
 
-def _cycle(rows: Tensor, size: int, draw: torch.Generator) -> Iterator[Tensor]:
+def cycle(rows: Tensor, size: int, draw: torch.Generator) -> Iterator[Tensor]:
     """Yield batches of `rows`, shuffled again whenever all have been drawn; empty ones if there are no rows."""
     while True:
         if not len(rows):

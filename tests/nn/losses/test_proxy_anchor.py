@@ -95,7 +95,15 @@ def test_an_empty_batch_has_zero_loss_and_a_gradient(classes: int) -> None:
 
 def test_shapes_are_checked() -> None:
     z, proxies = drawn(2)
-    with pytest.raises(ValueError, match="two views"):
+    with pytest.raises(ValueError, match="views, B, dims"):
         proxy_anchor(z[0], torch.tensor([0, 1]), proxies)
     with pytest.raises(ValueError, match="one for both views"):
         proxy_anchor(z, torch.tensor([0, 1, 0, 1]), proxies)
+
+
+def test_views_are_embeddings_of_their_own() -> None:
+    """Two views of three images are one view of six."""
+    z, proxies = drawn(3)
+    labels = torch.tensor([0, 2, 2])
+    one = proxy_anchor(z.flatten(0, 1)[None], labels.repeat(2), proxies)
+    torch.testing.assert_close(one, proxy_anchor(z, labels, proxies))

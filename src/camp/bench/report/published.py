@@ -21,6 +21,15 @@ from camp.core.files import read_json
 JOINT = "joint"
 """In the paper a single training on the whole data set: compared with our accuracy after the last task."""
 
+PUBLISHED_PROTOCOLS: dict[str, Protocol] = {"simgcd": "task_hungarian"}
+"""Protocols of methods whose numbers in the paper were not made with that of the other methods."""
+OWN_PROTOCOL = "authors' protocol"
+OWN_PROTOCOL_NOTE = (
+    f"simgcd ({OWN_PROTOCOL}) is the same run of simgcd, with categories matched to classes anew on the test images "
+    "of each task, as in the code behind the paper's number. In all other rows a category is matched once, when it is "
+    "discovered, so that an image assigned to a category of another task counts as wrong."
+)
+
 
 @dataclass(frozen=True)
 class PaperTable:
@@ -85,7 +94,8 @@ def beside_paper(
     """One row for each method, in the paper's order, and a block of columns for each data set.
 
     A column of the paper is called `paper`, or with `full_names` after the column that it stands beside.
-    Table 2 also has our accuracy after the last task, `last`.
+    Table 2 also has our accuracy after the last task, `last`. A method whose numbers in the paper were made under
+    another protocol has a second row under that one.
     """
     second = paper is TABLE_2
     cells = {(_row_of(group), paper.column_of(group)): group for group in groups}
@@ -104,32 +114,47 @@ def beside_paper(
     in_rows = _position_in(list(paper.rows))
     keys = sorted({row: None for row, _ in cells}, key=lambda row: (row[1], in_rows(row[:2])))
     rows: list[Cells] = []
+    blocks = []
     for key in keys:
         method, exemplars, label = key
-        row: list[Cell] = [label, _seeds(key, cells, columns) if second else exemplars]
-        for column in columns:
-            group = cells.get((key, column))
-            for name in paper.metrics:
-                printed = paper.value(method, exemplars, column, name)
-                row.append(paper.ours(group, name, protocol) if group else None)
-                row.append(None if printed is None else f"{printed:.1f}")
-                if second:
-                    row.append(metric(group, "all", protocol) if group else None)
-        rows.append(tuple(row))
-    blocks = [(exemplars, method == JOINT) for method, exemplars, _ in keys]
+        of_row = {column: cells[key, column] for column in columns if (key, column) in cells}
+        own = _own_protocol(paper, list(of_row.values()), protocol)
+        for under in (protocol, own) if own else (protocol,):
+            title = label if under == protocol else f"{label} ({OWN_PROTOCOL})"
+            row: list[Cell] = [title, _seeds(key, cells, columns) if second else exemplars]
+            for column in columns:
+                group = of_row.get(column)
+                for name in paper.metrics:
+                    printed = paper.value(method, exemplars, column, name)
+                    row.append(paper.ours(group, name, under) if group else None)
+                    # The paper's number stands beside ours of the same protocol.
+                    row.append(None if printed is None or under != (own or protocol) else f"{printed:.1f}")
+                    if second:
+                        row.append(metric(group, "all", under) if group else None)
+            rows.append(tuple(row))
+            blocks.append((exemplars, method == JOINT, under))
     return Table(tuple(titles), rows, frozenset(metrics), blocks)
+
+
+def notes_of(paper: PaperTable, groups: Sequence[RunGroup], protocol: Protocol = "agnostic") -> list[str]:
+    """What is to be known about a table of runs beside the paper's."""
+    own = _own_protocol(paper, groups, protocol)
+    about = [*([paper.note] if paper.note else []), *([OWN_PROTOCOL_NOTE] if own else [])]
+    return [*about, *other_orders(paper, groups, protocol)]
 
 
 def other_orders(paper: PaperTable, groups: Sequence[RunGroup], protocol: Protocol = "agnostic") -> list[str]:
     """The orders of methods in our runs and in the paper, for each block of columns where they differ.
 
-    Only methods that both have count, and of ours only finished runs, the first group of a method.
+    Only methods that both have count, and of ours only finished runs, the first group of a method. Ours is under the
+    protocol of the paper's number.
     """
     blocks: dict[tuple[tuple[str, int | None], int], dict[str, tuple[float, float]]] = {}
     titles = {}
     for group in groups:
         results, column = group.first.results, paper.column_of(group)
-        ours = paper.ours(group, paper.metrics[0], protocol)
+        under = _own_protocol(paper, [group], protocol) or protocol
+        ours = paper.ours(group, paper.metrics[0], under)
         printed = paper.value(results.method, results.exemplars, column, paper.metrics[0])
         if ours is None or printed is None or results.unfinished:
             continue
@@ -156,11 +181,22 @@ def published_table(
         if not groups:
             continue
         text = render(beside_paper(paper, groups, protocol, full_names=format == "csv"), format)
-        notes = [*([paper.note] if paper.note else []), *other_orders(paper, groups, protocol)]
+        notes = notes_of(paper, groups, protocol)
         if format == "md" and notes:
             text += "\n" + "".join(f"- {note}\n" for note in notes)
         tables.append(text)
     return "\n".join(tables)
+
+
+def _own_protocol(paper: PaperTable, groups: Sequence[RunGroup], protocol: Protocol) -> Protocol | None:
+    """The protocol of the paper's numbers of any of the groups, where it is another one and the runs have it."""
+    if paper is not TABLE_1 or protocol != "agnostic":
+        return None
+    for group in groups:
+        own = PUBLISHED_PROTOCOLS.get(group.first.results.method)
+        if own is not None and metric(group, "all", own) is not None:
+            return own
+    return None
 
 
 def _row_of(group: RunGroup) -> tuple[str, int, str]:

@@ -35,6 +35,8 @@ class HeadSizes:
     """Number of known classes so far, with those of this task; labels are 0 .. known - 1."""
     total: Callable[[], int]
     """Returns K, the number of known and novel categories; where it is not given it is estimated."""
+    task: int
+    """Position of the task in the stream, from 0."""
 
 
 def kmeans_discoverer(settings: Discovery) -> SemiSupervisedKMeansDiscoverer:
@@ -55,6 +57,8 @@ class Composition:
     """Makes the objective of a task with new heads; None trains nothing."""
     training: Training
     discovery: Discovery
+    later_training: Training | None = None
+    """Training from the second task on; None: that of the first task."""
     step: Callable[[TwoViewObjective, Distiller | None], TrainingStep] = TwoViewStep
     distiller: Literal["none", "fd", "linear", "mlp", "trex"] = "none"
     distillation: Distillation | None = None
@@ -95,12 +99,15 @@ class CentroidMethod(TipMethod):
             network = make_distiller(parts.distiller, self.dim, draw)
             if network is not None or parts.adapter is not None:
                 run.old_features = OldFeatures(run.old_tip, data.views, self.dim, progress)
-        sizes = HeadSizes(self.dim, self._num_labels(task), lambda: self._num_categories(task, progress))
+        sizes = HeadSizes(
+            self.dim, self._num_labels(task), lambda: self._num_categories(task, progress), task.index
+        )
         objective = parts.objective(sizes, generator(self.seed, "heads", task.index))
         distiller = None
         if network is not None and run.old_features is not None and parts.distillation is not None:
             distiller = Distiller(network, run.old_features, parts.distillation)
-        return self._trainer(run, parts.step(objective, distiller), data, parts.clipping)
+        training = parts.later_training if run.old_tip is not None else None
+        return self._trainer(run, parts.step(objective, distiller), data, parts.clipping, training)
 
     def _num_categories(self, task: Task, progress: Progress) -> int:
         """K: given by the scenario, or known categories and an estimate on the features before training."""

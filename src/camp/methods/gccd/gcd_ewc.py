@@ -2,14 +2,21 @@
 
     L = (1 - beta) L_SimCLR + beta L_CE + lambda / 2 sum_i F_i (theta_i - theta*_i)^2
 
-theta are the parameters of the tip, theta* their values after the task before, and F the diagonal of the Fisher
-information of the labelled likelihood, summed over the tasks so far:
+theta are the parameters of the tip, theta* their values after the task before, and F the diagonal
+of the Fisher information of the labelled likelihood, summed over the tasks so far:
 
     F <- F + 1/n sum_(x, y) ( d log p(y | x) / d theta )^2          over the labelled images of the task
 
-The F of the paper's code is not the Fisher information: it squares gradients of whole batches, which accumulate
-because they are never set to zero, uses the largest output of the backbone in place of the label, multiplies F by 0.1
-at each task, and adds the penalty 1.1 times. It also trains at a learning rate of 0.1 where the paper says 0.001.
+lambda is FACIL's 5000, from which the paper's code takes it, divided by the batch size. FACIL
+squares the mean gradient of a batch of B images. Where the gradients of images are independent with
+mean 0, this is on average F / B, so that 5000 / B with our F is the same penalty as 5000 with
+theirs.
+
+The paper's code differs from FACIL and from this file: gradients accumulate from batch to batch,
+because they are never set to zero before they are squared; the class of an image is the largest
+entry of its feature, as if the feature were the logits; F is 0.1 times the old plus 0.9 times the
+new one; the penalty is added 1.1 times; L_CE is on one weakly augmented view instead of both views;
+and its script sets a learning rate of 0.1. Training here has the paper's learning rate of 0.001.
 """
 
 from dataclasses import dataclass
@@ -27,17 +34,26 @@ from camp.methods.two_views import TwoViewObjective, unlabelled
 from camp.nn.init import init_default_
 from camp.nn.losses import balanced, cross_entropy, simclr
 
+FACIL_STRENGTH = 5000.0
+"""lambda for squared mean gradients of batches."""
+
 
 @dataclass(frozen=True)
 class GcdEwcSettings(ContrastiveSettings):
     """GCD with a classifier and elastic weight consolidation."""
 
-    ewc: float = 5000.0
-    """lambda, the weight of the penalty on moving important parameters."""
+    ewc: float | None = None
+    """lambda, the weight of the penalty on moving important parameters; by default 5000 / batch size."""
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        check_not_negative("ewc, the weight of the penalty,", self.ewc)
+        if self.ewc is not None:
+            check_not_negative("ewc, the weight of the penalty,", self.ewc)
+
+    @property
+    def strength(self) -> float:
+        """lambda, given or by default."""
+        return FACIL_STRENGTH / self.training.batch_size if self.ewc is None else self.ewc
 
 
 class EwcObjective(TwoViewObjective):
@@ -68,6 +84,6 @@ def make_gcd_ewc(context: BuildContext, settings: GcdEwcSettings) -> CentroidMet
         objective=lambda sizes, generator: EwcObjective(settings, sizes.dim, sizes.known, generator),
         training=settings.training,
         discovery=settings.discovery,
-        callbacks=[ElasticWeightConsolidation(settings.ewc, _classifier)],
+        callbacks=[ElasticWeightConsolidation(settings.strength, _classifier)],
     )
     return CentroidMethod(context, parts)

@@ -5,20 +5,27 @@
     L     = L_SimGCD + w r(epoch) L_SNN,   r(e) = exp(-5 (1 - e/R)^2)
     f(x)  = argmax_k p_k(x)
 
-S, the support set, consists of images with categories: of each category those of the highest density, density peaks
-first. They are kept as images, so that their features follow the tip, and are replayed with the labelled ones.
-Differences from the authors' code:
+S, the support set, consists of images with categories: of each category those of the highest
+density, density peaks first. They are kept as images, so that their features follow the tip, and
+are replayed with the labelled ones. Differences from the authors' code:
 
-- Categories. There, each unlabelled density peak opens a category, and categories are matched afterwards. Here the
-  number of novel categories is given or estimated, semi-supervised k-means finds them, and S is chosen among their
-  members: before training, for L_SNN, and after it, to be kept. After the peaks the next densest images fill S, where
-  the authors draw at random (docs/results.md, "Defaults chosen by measurement").
-- L_SNN. There, p is divided by a temperature and put through a softmax as if it were logits, which flattens all but the
-  most certain predictions. Here the loss of a label is -log p_y, and the teacher is p^(tau_s / tau_t), normalised.
+- Categories. There, each unlabelled density peak opens a category, and categories are matched
+  afterwards. Here the number of novel categories is given or estimated, semi-supervised k-means
+  finds them, and S is chosen among their members: before training, for L_SNN, and after it, to be
+  kept. After the peaks the next densest images fill S, where the authors draw at random
+  (docs/results.md, "Defaults chosen by measurement").
+- L_SNN. There, p is divided by a temperature and put through a softmax as if it were logits, which
+  flattens all but the most certain predictions. Here the loss of a label is -log p_y, and the
+  teacher is p^(tau_s / tau_t), normalised.
 - Replay. There, only labelled peaks are replayed; here all of S is, as CAMP's authors describe it.
+- Training is that of the other methods. There it is SGD at 0.03 on the last two blocks of a ViT-B,
+  with a warm-up of the teacher's temperature over 10 epochs instead of 3, and a ramp over the first
+  50 of 200 epochs; here R is half of the epochs, which is 50 of 100. S has 3 images of a category
+  there, and the 20 of the paper's comparison here.
 
-Prototypes and projector are SimGCD's: persistent and growing. After training, a discovered category takes the novel
-prototype that is nearest to it, so that replay continues with what the prototype has learned.
+Prototypes and projector are SimGCD's: persistent and growing. After training, a discovered category
+takes the novel prototype that is nearest to it, so that replay continues with what the prototype
+has learned.
 """
 
 from dataclasses import dataclass, replace

@@ -1,50 +1,73 @@
 """MetaGCD: learning to continually learn in generalized category discovery (Wu et al., ICCV 2023).
 
-    L_in  = (1 - w) L_SimCLR + w L_SNCL              without labels: how novel classes are learned
-    L_out = (1 - beta) L_SimCLR + beta L_SupCon      with labels: what was learned, and what must be kept
+    L_GCD = (1 - beta) L_SimCLR + beta L_SupCon      the first task, offline
+    L_in  = (1 - w) L_SimCLR + w L_SNCL              later tasks, without labels: how novel classes are learned
+    L_out = (1 - w) L_SimCLR + w L_SupCon            with labels: what was learned, and what must be kept
 
-An episode simulates S sessions with the labelled images at hand, those of the task and the exemplars. The classes of
-the task are split at random into S + 1 parts: the first counts as old, like all classes of earlier tasks, and session s
-adds one of the others, without labels, among images of old classes. The network adapts to one session after the other,
-and is evaluated after each on all classes up to it:
+The first task is trained like GCD, with one projection head for both losses, and meta-training with
+its labelled images follows. Later tasks continue with this head, and SGD at a low learning rate
+minimises L_in on the images of a step, labelled ones and exemplars among them, without labels.
+
+An episode of meta-training simulates S sessions. The labelled classes are split at random into
+S + 1 parts: the first counts as old, and session s adds one of the others, without labels, among
+images of old classes. The network adapts to one session after the other, and is evaluated after
+each on all classes up to it:
 
     theta_s = theta_{s-1} - a grad L_in(theta_{s-1}; session s),      theta_0 = theta
     L_meta(theta) = sum_s L_out(theta_s; all classes up to session s)
 
-The gradient of L_meta is taken through the inner updates, with second derivatives of L_in. Then come semi-supervised
-k-means and the nearest centroid.
+The gradient of L_meta is taken through the inner updates, with second derivatives of L_in.
+Semi-supervised k-means and the nearest centroid follow.
 
-Differences from the paper: there, a model meta-trained on labelled classes adapts to later sessions, which have no labels,
-by L_in alone. Here every task brings labels, and each step of AdamW minimises
+From the authors' code: one projection head that lasts; the order of offline training, meta-training
+and sessions; SGD with momentum 0.9 and weight decay 5e-5 after the offline training, at 1e-4 for
+inner steps and sessions and at 1e-5 for the outer update; w = 0.5; the threshold of neighbours;
+four sessions; 400 outer gradients (there 20 episodes of 4 sessions with 5 updates each, here an
+episode of 4 sessions for each of 100 epochs).
 
-    L = L_in(theta; images of the task) + L_meta(theta)
+Differences from it:
 
-The authors' code computes the gradient of L_out at parameters that have been set back to theta in place, so neither at
-theta_s nor through the inner updates; here it is the gradient of the equation above. Their sessions have ten epochs at a
-rate of 1e-4; here a session is one step with a = 0.1 (docs/results.md, "Defaults chosen by measurement").
+- Offline training is GCD's of this project, with AdamW and beta = 0.35; there it is SGD at 0.1 with
+  0.5, and 50 epochs.
+- Labels. There only the offline data have any. Here every task brings labels; those of later tasks
+  are used by semi-supervised k-means alone.
+- The head is GCD's, with 128 outputs, instead of DINO's with 65,536; views are those of every
+  method.
+- The outer update. There, the gradient of L_out is taken at parameters that have been set back to
+  theta in place, so neither at theta_s nor through the inner updates, and each session starts from
+  theta; here it is the gradient of the equation above.
+- An inner update is one step on one batch; there it is ten epochs.
+- Learning rates of sessions follow the schedule of every method, with warm-up and cosine annealing,
+  instead of being constant.
 """
 
-from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import torch
 from torch import Tensor, nn
 from torch.func import functional_call
 from torch.nn.attention import SDPBackend, sdpa_kernel
 
+from camp.core import distributed
 from camp.core.errors import CampError
+from camp.core.progress import Progress
+from camp.core.seeds import generator
 from camp.data.views import Batch
 from camp.methods.base import BuildContext
+from camp.methods.components import Callback, TaskRun
 from camp.methods.gccd.centroid_method import CentroidMethod, Composition
 from camp.methods.heads import gcd_projector
-from camp.methods.settings import SupConSettings, check_exemplars, check_positive, check_share
-from camp.methods.trainer import Objective, StepBatch, Trainer, TrainingData, TrainingStep
-from camp.methods.two_views import TwoViewObjective
+from camp.methods.settings import SupConSettings, Training, check_exemplars, check_positive, check_share
+from camp.methods.trainer import Trainer
+from camp.methods.two_views import TwoViewObjective, unlabelled
 from camp.nn.losses import balanced, simclr, soft_neighbourhood, supcon
 
 Parameters = dict[str, Tensor]
 Session = tuple[Batch, Batch, Tensor]
 """Views of the images that arrive, views of images of all classes so far, and labels of the latter."""
+
+_MOMENTUM, _WEIGHT_DECAY = 0.9, 5e-5
+"""Of SGD after the offline training."""
 
 
 @dataclass(frozen=True)
@@ -52,15 +75,21 @@ class MetaGcdSettings(SupConSettings):
     """MetaGCD under the protocol of the other methods."""
 
     neighbour_weight: float = 0.5
-    """w, the weight of the soft neighbourhood loss in L_in, from 0 to 1."""
+    """w, the weight of the soft neighbourhood loss in L_in and of SupCon in L_out, from 0 to 1."""
     neighbour_threshold: float = 0.85
     """Smallest cosine of two images that count as neighbours."""
-    sessions: int = 2
+    session_rate: float = 1e-4
+    """Largest learning rate of SGD in the tasks after the first."""
+    sessions: int = 4
     """S, the number of simulated sessions of an episode."""
+    episodes: int | None = None
+    """Number of episodes of meta-training after the first task; by default as many as a task has epochs."""
     inner_steps: int = 1
-    """Number of gradient steps of the adaptation to a session."""
-    inner_rate: float = 0.1
-    """a, the learning rate of the adaptation to a session."""
+    """Number of gradient steps of the adaptation to a simulated session."""
+    inner_rate: float = 1e-4
+    """a, the learning rate of the adaptation to a simulated session."""
+    outer_rate: float = 1e-5
+    """Learning rate of meta-training."""
     first_order: bool = False
     """Leave out the second derivatives of L_in, which is faster, but not the gradient of L_meta."""
     exemplars: int = 0
@@ -75,48 +104,79 @@ class MetaGcdSettings(SupConSettings):
             )
         if self.sessions < 1 or self.inner_steps < 1:
             raise CampError("An episode needs at least one session, and a session at least one inner step.")
-        check_positive("inner_rate", self.inner_rate)
+        if self.episodes is not None and self.episodes < 0:
+            raise CampError(f"The number of episodes cannot be negative, and {self.episodes} is.")
+        for name in ("session_rate", "inner_rate", "outer_rate"):
+            check_positive(name, getattr(self, name))
         check_exemplars(self.exemplars)
+
+    @property
+    def num_episodes(self) -> int:
+        """Number of episodes of meta-training."""
+        return self.training.epochs if self.episodes is None else self.episodes
+
+    def session_training(self) -> Training:
+        """Return the training of the tasks after the first."""
+        return replace(
+            self.training,
+            optimizer="sgd",
+            learning_rate=self.session_rate,
+            momentum=_MOMENTUM,
+            weight_decay=_WEIGHT_DECAY,
+        )
 
 
 class MetaGcdObjective(TwoViewObjective):
-    """L_in on images treated as unlabelled and L_out on labelled ones, with one persistent projection head."""
+    """L_GCD in the first task and L_in in later ones, with one persistent projection head."""
 
     persistent = True
 
-    def __init__(self, settings: MetaGcdSettings, dim: int, generator: torch.Generator) -> None:
+    def __init__(
+        self, settings: MetaGcdSettings, dim: int, generator: torch.Generator, *, offline: bool
+    ) -> None:
         super().__init__()
-        self.settings = settings
+        self.settings, self.offline = settings, offline
         self.projector = gcd_projector(dim, settings.projector_width, generator)
 
     def forward(self, z: Tensor, num_task_images: int, labels: Tensor, epoch: int) -> dict[str, Tensor]:
-        """Return L_in, L_out and their sum for features z (2, B, D)."""
+        """Return the terms of the loss for features z (2, B, D)."""
         s = self.settings
+        if not self.offline:
+            return self.l_in(z)
         h = self.projector(z)
-        h_in, h_out = h[:, :num_task_images], h[:, num_task_images:]
-        l_sncl = soft_neighbourhood(h_in, s.neighbour_threshold, s.supcon_temperature)
-        l_supcon = supcon(h_out, labels, s.supcon_temperature)
-        l_in = balanced(simclr(h_in, s.simclr_temperature), l_sncl, s.neighbour_weight)
-        l_out = balanced(simclr(h_out, s.simclr_temperature), l_supcon, s.beta)
-        return {"in": l_in, "out": l_out, "loss": l_in + l_out}
+        l_simclr = simclr(unlabelled(h, num_task_images), s.simclr_temperature)
+        l_supcon = supcon(h[:, num_task_images:], labels, s.supcon_temperature)
+        return {"simclr": l_simclr, "supcon": l_supcon, "loss": balanced(l_simclr, l_supcon, s.beta)}
+
+    def l_in(self, z: Tensor) -> dict[str, Tensor]:
+        """Return the terms of L_in for features z (2, B, D)."""
+        s, h = self.settings, self.projector(z)
+        l_simclr = simclr(h, s.simclr_temperature)
+        l_sncl = soft_neighbourhood(h, s.neighbour_threshold, s.supcon_temperature)
+        return {"simclr": l_simclr, "sncl": l_sncl, "loss": balanced(l_simclr, l_sncl, s.neighbour_weight)}
+
+    def l_out(self, z: Tensor, labels: Tensor) -> Tensor:
+        """Return L_out for features z (2, B, D) of images with labels (B,)."""
+        s, h = self.settings, self.projector(z)
+        l_supcon = supcon(h, labels, s.supcon_temperature)
+        return balanced(simclr(h, s.simclr_temperature), l_supcon, s.neighbour_weight)
 
 
 class Learner(nn.Module):
     """theta: tip and heads as one network from views to the loss, which can be evaluated at other parameters."""
 
-    def __init__(self, tip: nn.Module, objective: Objective) -> None:
+    def __init__(self, tip: nn.Module, objective: MetaGcdObjective) -> None:
         super().__init__()
         self.tip, self.objective = tip, objective
 
     def forward(self, batch: Batch, labels: Tensor | None) -> Tensor:
         """Return L_in of the images whose two views are in `batch`, or L_out if there are `labels` (B,)."""
         z = self.tip(batch).unflatten(0, (2, -1))
-        if labels is None:
-            none = torch.empty(0, dtype=torch.long, device=z.device)
-            l_in: Tensor = self.objective(z, z.shape[1], none, 0)["in"]
-            return l_in
-        l_out: Tensor = self.objective(z, 0, labels, 0)["out"]
-        return l_out
+        return self.objective.l_in(z)["loss"] if labels is None else self.objective.l_out(z, labels)
+
+    def parameters_by_name(self) -> Parameters:
+        """Return theta, the parameters that are trained."""
+        return {name: p for name, p in self.named_parameters() if p.requires_grad}
 
     def loss(self, theta: Parameters, batch: Batch, labels: Tensor | None = None) -> Tensor:
         """Return L_in or L_out at the parameters theta."""
@@ -143,58 +203,59 @@ class Learner(nn.Module):
         return {name: p - settings.inner_rate * g for (name, p), g in zip(theta.items(), gradients)}
 
 
-class EpisodeStep(TrainingStep):
-    """Episodes, besides the loss of the images of the task."""
+class MetaTraining(Callback):
+    """Episodes with the labelled images of the first task, after its training."""
 
-    sharded = False  # the inner steps are a chain, and each is differentiated through the ones before
-
-    def __init__(self, objective: Objective, settings: MetaGcdSettings) -> None:
-        super().__init__(objective)
+    def __init__(self, settings: MetaGcdSettings) -> None:
         self.settings = settings
 
-    def batches(self, data: TrainingData, batch_size: int, draw: torch.Generator) -> Iterator[StepBatch]:
-        """Draw images of the task, followed by those of an episode."""
-        sessions = self.settings.sessions
-        for task_rows in torch.randperm(data.num_task_images, generator=draw).split(batch_size):
-            size = max(1, batch_size // sessions)
-            simulated = episode(data.labels, data.num_task_images, sessions, size, draw)
-            rows = torch.cat([task_rows, simulated.flatten()])
-            ids = data.views.draw(rows, 2, draw)
-            yield StepBatch(rows, len(task_rows), ids, data.views.augmented(rows, ids))
-
-    def terms(self, trainer: Trainer, batch: StepBatch, epoch: int) -> dict[str, Tensor]:
-        """Return L_in of the images of the task, L_meta and their sum."""
-        learner = Learner(trainer.tip, self.objective)
-        theta: Parameters = {name: p for name, p in learner.named_parameters() if p.requires_grad}
-        first, count = batch.num_task_images, len(batch.rows)
-        size = (count - first) // (2 * self.settings.sessions)
-        sessions: list[Session] = []
-        if size:
-            for start in range(first, count, 2 * size):
-                middle, end = start + size, start + 2 * size
-                arriving = views_between(batch.views, count, start, middle)
-                seen = views_between(batch.views, count, middle, end)
-                sessions.append((arriving, seen, trainer.labels(batch.rows[middle:end])))
-        l_task = learner.loss(theta, views_between(batch.views, count, 0, first))
-        l_meta = learner.meta_loss(theta, sessions, self.settings)
-        return {"in": l_task, "meta": l_meta, "loss": l_task + l_meta}
+    def after_training(self, run: TaskRun, progress: Progress) -> None:
+        """Take a step of SGD along the gradient of L_meta for each episode; nothing after later tasks."""
+        if run.old_tip is not None:
+            return
+        trainer, s = run.trainer, self.settings
+        assert trainer is not None
+        assert isinstance(trainer.step.objective, MetaGcdObjective)
+        learner = Learner(run.tip, trainer.step.objective).train()
+        theta = learner.parameters_by_name()
+        optimizer = torch.optim.SGD(
+            theta.values(), lr=s.outer_rate, momentum=_MOMENTUM, weight_decay=_WEIGHT_DECAY
+        )
+        draw = generator(run.seed, "episodes", run.task.index)
+        with progress.track("Meta-training", s.num_episodes) as bar:
+            for _ in range(s.num_episodes):
+                sessions = simulated_sessions(trainer, s.sessions, draw)
+                if not sessions:
+                    return
+                optimizer.zero_grad(set_to_none=True)
+                learner.meta_loss(theta, sessions, s).backward()
+                distributed.reduce_gradients([], theta.values())
+                optimizer.step()
+                bar.advance()
 
 
-def episode(labels: Tensor, num_task_images: int, sessions: int, size: int, draw: torch.Generator) -> Tensor:
+def simulated_sessions(trainer: Trainer, sessions: int, draw: torch.Generator) -> list[Session]:
+    """Draw the sessions of an episode and two views of their images; none if no image is labelled."""
+    data = trainer.data
+    rows = episode(data.labels, sessions, trainer.settings.batch_size, draw)
+    drawn: list[Session] = []
+    for arriving, seen in rows if rows.shape[-1] else []:
+        views = [data.views.augmented(part, data.views.draw(part, 2, draw)) for part in (arriving, seen)]
+        drawn.append((views[0], views[1], trainer.labels(seen)))
+    return drawn
+
+
+def episode(labels: Tensor, sessions: int, size: int, draw: torch.Generator) -> Tensor:
     """Draw labelled images for S = `sessions` sessions of `size` images, or as many as are labelled.
 
-    `labels` (n + m,) are those of the n images of the task, then of the exemplars. Images are repeated only where
-    the classes have too few.
+    `labels` (n,) are UNLABELLED where there is none. Images are repeated only where the classes have too few.
 
     Returns:
         Rows (S, 2, size): [s, 0] arrive in session s, half of them of its new classes and half of old ones;
         [s, 1] are of all classes so far, for L_out.
     """
-    new_classes, replayed = labels[:num_task_images].unique(), labels[num_task_images:].unique()
-    new_classes = new_classes[new_classes >= 0]
-    shuffled = new_classes[torch.randperm(len(new_classes), generator=draw)]
-    first, *brought = shuffled.tensor_split(sessions + 1)
-    old = torch.cat([first, replayed[~torch.isin(replayed, new_classes)]])
+    classes = labels[labels >= 0].unique()
+    old, *brought = classes[torch.randperm(len(classes), generator=draw)].tensor_split(sessions + 1)
     count = min(size, int((labels >= 0).sum()))
     if count == 0:
         return torch.empty(sessions, 2, 0, dtype=torch.long)
@@ -215,18 +276,16 @@ def episode(labels: Tensor, num_task_images: int, sessions: int, size: int, draw
     return torch.stack(sampled).view(sessions, 2, count)
 
 
-def views_between(batch: Batch, count: int, start: int, stop: int) -> Batch:
-    """Select both views of the images `start` .. `stop` - 1 of a batch of `count`."""
-    return {name: x.unflatten(0, (2, count))[:, start:stop].flatten(0, 1) for name, x in batch.items()}
-
-
 def make_metagcd(context: BuildContext, settings: MetaGcdSettings) -> CentroidMethod:
-    """Make MetaGCD: its objective and exemplars, trained by episodes."""
+    """Make MetaGCD: its objective and exemplars, and meta-training after the first task."""
     parts = Composition(
-        objective=lambda sizes, generator: MetaGcdObjective(settings, sizes.dim, generator),
+        objective=lambda sizes, generator: MetaGcdObjective(
+            settings, sizes.dim, generator, offline=sizes.task == 0
+        ),
         training=settings.training,
+        later_training=settings.session_training(),
         discovery=settings.discovery,
-        step=lambda objective, distiller: EpisodeStep(objective, settings),
         exemplars=settings.exemplars,
+        callbacks=[MetaTraining(settings)],
     )
     return CentroidMethod(context, parts)

@@ -4,20 +4,31 @@
          + 1/|P|  sum_{p in P}  log(1 + sum_{z in Z_p-} e^{ mu (s(z, p) + delta)})    on the labelled images
     L    = (1 - alpha) L_PA + alpha L_FD,   L_FD = |F^t(x) - F^{t-1}(x)|^2             on the images of the task
 
-with mu = 32, delta = 0.1 and s the cosine, then semi-supervised k-means and the nearest centroid. Each known class has
-a proxy. Proxies are persistent: a task adds those of its new classes and continues to train the old ones, of which
-exemplars are replayed. Their learning rate is a hundred times that of the tip, and each entry of the gradient is
-clipped instead of its norm.
+with mu = 32, delta = 0.1 and s the cosine, then semi-supervised k-means and the nearest centroid.
+Each known class has a proxy. Proxies are persistent: a task adds those of its new classes and
+continues to train the old ones, of which exemplars are replayed. Their learning rate is a hundred
+times that of the tip, and each entry of the gradient is clipped instead of its norm.
 
-The paper's code computes the loss on one weakly augmented view of each labelled image; here it is computed on the two
-views that every method is given, as 2B embeddings.
+L_PA is computed on the two augmented views that every method is given, as 2B embeddings. In the
+paper's code it is on one view with weak augmentation (a shift of at most 16 of 224 pixels, weak
+colour jitter, a flip), which a bank does not hold. `labelled_views = "clean"` uses one view without
+augmentation: of what a bank holds, that is the least augmented.
+
+From the paper's code, which in turn has mu, delta, the learning rates and AdamW from Kim et al. (
+github.com/Hy2MK/CGCD): everything but the views, and the last learning rate of the proxies, which
+here is a thousandth of their largest, and there a thousandth of the tip's. Of Kim et al. the
+paper's code keeps the proxies and their loss, with feature distillation; it separates no old from
+new images, and has neither affinity propagation nor features sampled around proxies.
 """
 
+from collections.abc import Iterator
 from dataclasses import dataclass, field
+from typing import Literal
 
 import torch
 from torch import Tensor, nn
 
+from camp.core import distributed
 from camp.methods.base import BuildContext
 from camp.methods.distillation import Distillation
 from camp.methods.gccd.centroid_method import CentroidMethod, Composition
@@ -30,8 +41,9 @@ from camp.methods.settings import (
     check_positive,
     check_share,
 )
-from camp.methods.two_views import TwoViewObjective
-from camp.nn.losses import proxy_anchor
+from camp.methods.trainer import StepBatch, Trainer, TrainingData
+from camp.methods.two_views import TwoViewObjective, TwoViewStep, cycle
+from camp.nn.losses import distilled, proxy_anchor
 
 
 @dataclass(frozen=True)
@@ -48,6 +60,8 @@ class PaSettings(MethodSettings):
     """Learning rate of the proxies as a multiple of the tip's."""
     exemplars: int = 20
     """Number of labelled images of each known class that are kept for later tasks."""
+    labelled_views: Literal["augmented", "clean"] = "augmented"
+    """Views of a labelled image that the loss is computed on: two augmented ones, or the clean one."""
     training: Training = field(default_factory=lambda: Training(learning_rate=1e-4, batch_size=256))
     discovery: Discovery = field(default_factory=Discovery)
 
@@ -70,10 +84,47 @@ class PaObjective(TwoViewObjective):
         self.proxies = nn.Parameter(torch.randn(known, dim, generator=generator))
 
     def forward(self, z: Tensor, num_task_images: int, labels: Tensor, epoch: int) -> dict[str, Tensor]:
-        """Return L_PA of features z (2, B, D)."""
+        """Return L_PA of features z (V, B, D) of V views."""
         s = self.settings
         l_pa = proxy_anchor(z[:, num_task_images:], labels, self.proxies, s.scale, s.margin)
         return {"pa": l_pa, "loss": l_pa}
+
+
+@dataclass(frozen=True)
+class CleanLabelledBatch(StepBatch):
+    """Two augmented views of images of the task, and the clean view of labelled images."""
+
+    labelled: StepBatch = field(kw_only=True)
+
+
+class CleanLabelledStep(TwoViewStep):
+    """L_PA on the clean view of labelled images, distillation on two augmented views of images of the task."""
+
+    def batches(self, data: TrainingData, batch_size: int, draw: torch.Generator) -> Iterator[StepBatch]:
+        """Draw images of the task, and as many labelled ones; the same images if all are labelled."""
+        labelled = cycle(data.labelled, batch_size, draw)
+        images = len(data.labels) if data.all_labelled else data.num_task_images
+        for rows in torch.randperm(images, generator=draw).split(batch_size):
+            ids, mine = data.views.draw(rows, 2, draw), distributed.shard(len(rows))
+            known = rows if data.all_labelled else next(labelled)
+            clean = data.views.clean(known[distributed.shard(len(known))])
+            yield CleanLabelledBatch(
+                rows,
+                0,
+                ids,
+                data.views.augmented(rows[mine], ids[:, mine]),
+                labelled=StepBatch(known, 0, torch.zeros(1, len(known), dtype=torch.long), clean),
+            )
+
+    def terms(self, trainer: Trainer, batch: StepBatch, epoch: int) -> dict[str, Tensor]:
+        """Return L_PA, and L_KD from the second task on."""
+        assert isinstance(batch, CleanLabelledBatch)
+        z = trainer.features(trainer.tip, batch.labelled, copies=1)
+        terms: dict[str, Tensor] = self.objective(z, 0, trainer.labels(batch.labelled.rows), epoch)
+        if self.distiller is not None:
+            terms["kd"] = self.distiller.loss(trainer.features(trainer.tip, batch, copies=2), batch)
+            terms["loss"] = distilled(terms["loss"], terms["kd"], self.distiller.settings.alpha)
+        return terms
 
 
 def make_pa(context: BuildContext, settings: PaSettings) -> CentroidMethod:
@@ -82,6 +133,7 @@ def make_pa(context: BuildContext, settings: PaSettings) -> CentroidMethod:
         objective=lambda sizes, generator: PaObjective(settings, sizes.dim, sizes.known, generator),
         training=settings.training,
         discovery=settings.discovery,
+        step=CleanLabelledStep if settings.labelled_views == "clean" else TwoViewStep,
         distiller="fd",
         distillation=Distillation(settings.alpha, "mse", data="task", views="sum"),
         exemplars=settings.exemplars,

@@ -91,22 +91,23 @@ def soft_neighbourhood(h: Tensor, threshold: float = 0.85, temperature: float = 
 def proxy_anchor(
     z: Tensor, labels: Tensor, proxies: Tensor, scale: float = 32.0, margin: float = 0.1
 ) -> Tensor:
-    """Compute the proxy-anchor loss (Kim et al., CVPR 2020) of embeddings z (2, B, D) with labels (B,).
+    """Compute the proxy-anchor loss (Kim et al., CVPR 2020) of embeddings z (V, B, D) with labels (B,).
 
         L = 1/|P+| sum_{p in P+} log(1 + sum_{z in Z_p+} e^{-mu (s(z, p) - delta)})
           + 1/|P|  sum_{p in P}  log(1 + sum_{z in Z_p-} e^{ mu (s(z, p) + delta)})
 
-    where P are the proxies (C, D) of the classes 0 .. C - 1, Z_p+ the embeddings of p's class, Z_p-
-    all others, P+ the proxies whose class is in the batch, s the cosine, mu the `scale` and delta the
-    `margin`.
+    over the embeddings of all V views. P are the proxies (C, D) of the classes 0 .. C - 1, Z_p+ the
+    embeddings of p's class, Z_p- all others, P+ the proxies whose class is in the batch, s the cosine,
+    mu the `scale` and delta the `margin`.
     """
-    check_views("z", z)
+    if z.ndim != 3:
+        raise ValueError(f"z must have shape (views, B, dims), but has {tuple(z.shape)}.")
     check_labels(labels, z)
     if z.shape[1] == 0:
         return z.sum()
     classes = torch.arange(len(proxies), device=z.device)
     s = F.normalize(z.flatten(0, 1), dim=-1) @ F.normalize(proxies, dim=-1).T  # (2B, C)
-    positive = labels.repeat(2)[:, None] == classes
+    positive = labels.repeat(len(z))[:, None] == classes
     present = positive.any(dim=0)  # P+
     pull = _log_one_plus_sum(-scale * (s - margin), positive)
     push = _log_one_plus_sum(scale * (s + margin), ~positive)

@@ -2,7 +2,7 @@
 
 from camp.bench.evaluation.class_groups import GROUPS
 from camp.bench.report.groups import group_runs
-from camp.bench.report.published import TABLE_1, TABLE_2, PaperTable, beside_paper, other_orders
+from camp.bench.report.published import TABLE_1, TABLE_2, PaperTable, beside_paper, notes_of
 from camp.bench.report.run_tables import METRICS
 from camp.bench.report.tables import Cells, Table
 from camp.bench.studies.figures.rows import Drawn, Row, name_of
@@ -56,5 +56,4 @@ def _published(paper: PaperTable, rows: list[Row]) -> Drawn:
     groups = group_runs([run for row in rows for run in row.runs])
     if not groups:
         raise CampError("There is no finished run to make a table of.")
-    notes = [*([paper.note] if paper.note else []), *other_orders(paper, groups)]
-    return Drawn(beside_paper(paper, groups), notes=notes)
+    return Drawn(beside_paper(paper, groups), notes=notes_of(paper, groups))
