@@ -5,6 +5,7 @@ no state. `PlateauSchedule` depends on the losses so far; its state is part of a
 """
 
 import math
+from abc import ABC, abstractmethod
 from collections.abc import Mapping
 
 import torch
@@ -18,7 +19,7 @@ _LEAST_PATIENCE = 2
 """Least number of epochs without improvement before the learning rate falls, however short the training."""
 
 
-class Schedule:
+class Schedule(ABC):
     """The learning rate of each step of a task."""
 
     stopped: bool = False
@@ -26,18 +27,18 @@ class Schedule:
     best_loss: float = math.inf
     """Lowest loss of an epoch so far, for schedules that depend on it."""
 
+    @abstractmethod
     def rate(self, epoch: int, step: int, steps_per_epoch: int) -> float:
         """Return the learning rate of a step of an epoch."""
-        raise NotImplementedError
 
-    def after_epoch(self, epoch: int, loss: float, networks: Mapping[str, nn.Module]) -> None:
-        """Take notice of the loss of an epoch; may set the networks back to earlier weights."""
+    def after_epoch(self, epoch: int, loss: float, networks: Mapping[str, nn.Module]) -> None:  # noqa: B027
+        """Use the loss of an epoch; may set the networks back to earlier weights."""
 
     def state(self) -> dict[str, Tensor]:
         """Return what later epochs depend on."""
         return {}
 
-    def load_state(self, tensors: Mapping[str, Tensor]) -> None:
+    def load_state(self, tensors: Mapping[str, Tensor]) -> None:  # noqa: B027
         """Continue from `state`."""
 
 
