@@ -106,9 +106,6 @@ class StepBatch:
 class TrainingStep(ABC):
     """How a batch is drawn, and how its loss is computed."""
 
-    sharded: bool = True
-    """Whether each of several processes runs the tip on its share of the images, or on all of them."""
-
     def __init__(self, objective: Objective) -> None:
         self.objective = objective
 
@@ -227,7 +224,7 @@ class Trainer:
         """Take one step of the optimiser along the clipped gradient."""
         self.optimizer.zero_grad(set_to_none=True)
         loss.backward()
-        shared = self._num_tip_parameters if self.step.sharded else 0
+        shared = self._num_tip_parameters
         distributed.reduce_gradients(self.parameters[:shared], self.parameters[shared:])
         if self.settings.clip is None:
             pass
