@@ -226,12 +226,9 @@ class Trainer:
         loss.backward()
         shared = self._num_tip_parameters
         distributed.reduce_gradients(self.parameters[:shared], self.parameters[shared:])
-        if self.settings.clip is None:
-            pass
-        elif self.clipping == "norm":
-            torch.nn.utils.clip_grad_norm_(self.parameters, self.settings.clip)
-        else:
-            torch.nn.utils.clip_grad_value_(self.parameters, self.settings.clip)
+        if self.settings.clip is not None:
+            clip = nn.utils.clip_grad_norm_ if self.clipping == "norm" else nn.utils.clip_grad_value_
+            clip(self.parameters, self.settings.clip)
         self.optimizer.step()
 
     def state(self) -> dict[str, Tensor]:
