@@ -128,12 +128,8 @@ def test_every_setting_of_the_supplement(tmp_path: Path, setting: str, method: s
     assert (final["novel"] is None) == (setting in ("cil", "semi-cl"))
     assert (final["known"] is None) == (setting == "ssl-cl")
     assert final["all"] is not None
-    if method not in (
-        "simgcd",
-        "igcd",
-        "pass",
-        "il2a",
-    ):  # their classifiers have hardly learned anything by then
+    hardly_trained = ("simgcd", "igcd", "pass", "il2a", "ssre")  # after so few steps
+    if method not in hardly_trained:
         assert results["tasks"][0]["agnostic"]["all"][0] > 0.3  # after the first task; chance is 0.1 to 0.2
 
 

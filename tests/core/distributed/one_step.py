@@ -54,7 +54,7 @@ def first_step(method: str, tasks: list[tuple[Task, TaskTruth]]) -> list[object]
 
     def descend(loss: Tensor) -> None:
         loss.backward()
-        of_tip = trainer._num_tip_parameters if trainer.step.sharded else 0
+        of_tip = trainer._num_tip_parameters
         distributed.reduce_gradients(trainer.parameters[:of_tip], trainer.parameters[of_tip:])
         caught.append(torch.cat([p.grad.flatten() for p in trainer.parameters if p.grad is not None]))
 
