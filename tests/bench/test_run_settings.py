@@ -115,3 +115,20 @@ def test_options_that_do_not_change_the_result() -> None:
 def test_a_users_own_data_is_known_by_its_path() -> None:
     one, other = (from_flat("camp", {"dataset": "folder", "data": path}) for path in ("a", "b"))
     assert one.result_values() != other.result_values()
+
+
+def test_class_incremental_learning_has_the_augmentation_of_facil() -> None:
+    usual = from_flat("camp", {"dataset": "cifar100"}).augmentation()
+    assert (usual.padding, usual.crop_scale, usual.jitter, usual.grey) == (None, 0.08, 0.8, 0.2)
+    cil = from_flat("camp", {"dataset": "cifar100", "setting": "cil"}).augmentation()
+    assert (cil.padding, cil.flip, cil.jitter, cil.grey) == (4 / 32, 0.5, 0.0, 0.0)
+    resized = from_flat("camp", {"dataset": "cifar100", "setting": "cil", "crop_scale": 0.5, "jitter": 0.8})
+    assert (resized.augmentation().padding, resized.augmentation().jitter) == (None, 0.8)
+    assert from_flat("camp", {"dataset": "cub200", "setting": "cil"}).augmentation().padding is None
+
+
+def test_crops_are_resized_or_padded() -> None:
+    with pytest.raises(CampError, match="one of the two"):
+        from_flat("camp", {"crop_scale": 0.5, "padding": 0.125})
+    with pytest.raises(CampError, match="fraction of the side"):
+        from_flat("camp", {"padding": 1.5}).augmentation()

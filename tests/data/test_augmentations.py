@@ -41,6 +41,18 @@ def test_crops_equal_those_of_pillow(images: torch.Tensor) -> None:
         assert np.abs(255 * ours[i].permute(1, 2, 0).numpy() - expected).max() < 1.6
 
 
+def test_padded_crops_are_shifted_images_with_black_margins(images: torch.Tensor) -> None:
+    seeds = np.arange(300).reshape(1, -1)
+    settings = Augmentation(padding=0.125, flip=0.5, jitter=0, grey=0)
+    p = draw_parameters(seeds[0], 40, settings)
+    views = augment_images(images[:1], seeds, settings)[0]
+    padded = torch.nn.functional.pad(to_unit(images[:1])[0], (5, 5, 5, 5))
+    for view, top, left, flip in zip(views, p.top.int() + 5, p.left.int() + 5, p.flip, strict=True):
+        crop = padded[:, top : top + 40, left : left + 40]
+        torch.testing.assert_close(view, crop.flip(2) if flip else crop)
+    assert {*p.top.tolist()} == {*p.left.tolist()} == {*range(-5, 6)}
+
+
 def test_crop_boxes_have_the_given_distribution() -> None:
     p = draw_parameters(np.arange(4000), 224, Augmentation(crop_scale=0.3))
     area = (p.height * p.width / 224**2).numpy()

@@ -144,7 +144,10 @@ class RunSettings:
         )
 
     def augmentation(self) -> Augmentation:
-        """Return the data set's augmentation with the changes that the settings ask for."""
+        """Return the data set's augmentation with the changes that the settings ask for.
+
+        Class-incremental learning has the augmentation of FACIL: no colour jitter, and padded crops of small images.
+        """
         info = dataset_info(self.data.dataset)
         usual = Augmentation(
             crop_scale=info.crop_scale,
@@ -153,7 +156,11 @@ class RunSettings:
             jitter=0.8 if info.colour else 0.0,
             grey=0.2 if info.colour else 0.0,
         )
-        return dataclasses.replace(usual, **_given(self.views, ("crop_scale", "flip", "jitter", "grey")))
+        if self.data.setting == "cil":
+            padding = info.cil_padding if self.views.crop_scale is None else None
+            usual = dataclasses.replace(usual, padding=padding, jitter=0.0, grey=0.0)
+        given = _given(self.views, ("crop_scale", "padding", "flip", "jitter", "grey"))
+        return dataclasses.replace(usual, **given)
 
     def result_values(self) -> dict[str, Any]:
         """Return the nested settings that decide the results: runs in which they are equal are one run."""

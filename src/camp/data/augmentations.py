@@ -24,7 +24,7 @@ class Parameters:
     """Augmentation parameters of n views, drawn from their seeds."""
 
     top: Tensor
-    """Crop box in pixels (n,), with `left`, `height` and `width`."""
+    """Crop box in pixels (n,), with `left`, `height` and `width`; what is outside of the image is black."""
     left: Tensor
     height: Tensor
     width: Tensor
@@ -61,23 +61,21 @@ def draw_parameters(seeds: np.ndarray, size: int, settings: Augmentation) -> Par
     """Draw the parameters of n views of images of `size` x `size` pixels from `seeds` (n,)."""
     n = len(seeds)
     u = uniforms(seeds, 2 * _CROP_ATTEMPTS + 13)
-    # Random area and aspect ratio until a box fits; ten attempts, as in torchvision.
-    area = size * size * (settings.crop_scale + u[:, :_CROP_ATTEMPTS] * (1 - settings.crop_scale))
-    low, high = np.log(3 / 4), np.log(4 / 3)
-    ratio = np.exp(low + u[:, _CROP_ATTEMPTS : 2 * _CROP_ATTEMPTS] * (high - low))
-    width, height = np.rint(np.sqrt(area * ratio)), np.rint(np.sqrt(area / ratio))
-    fits = (width <= size) & (height <= size) & (width >= 1) & (height >= 1)
-    chosen = (np.arange(n), fits.argmax(axis=1))
-    width = np.where(fits.any(axis=1), width[chosen], size)
-    height = np.where(fits.any(axis=1), height[chosen], size)
     rest = u[:, 2 * _CROP_ATTEMPTS :]
+    if settings.padding is None:
+        height, width = _crop_sizes(u, size, settings.crop_scale)
+        top, left = np.floor(rest[:, 0] * (size - height + 1)), np.floor(rest[:, 1] * (size - width + 1))
+    else:
+        height = width = np.full(n, float(size))
+        margin = round(settings.padding * size)
+        top, left = np.floor(rest[:, :2] * (2 * margin + 1)).T - margin
     strength = np.array([settings.brightness, settings.contrast, settings.saturation])
     factors = np.empty((n, 4))
     factors[:, :3] = 1 + strength * (2 * rest[:, 2:5] - 1)
     factors[:, 3] = settings.hue * (2 * rest[:, 5] - 1)
     return Parameters(
-        top=torch.from_numpy(np.floor(rest[:, 0] * (size - height + 1))),
-        left=torch.from_numpy(np.floor(rest[:, 1] * (size - width + 1))),
+        top=torch.from_numpy(top),
+        left=torch.from_numpy(left),
         height=torch.from_numpy(height),
         width=torch.from_numpy(width),
         flip=torch.from_numpy(rest[:, 6] < settings.flip),
@@ -86,6 +84,19 @@ def draw_parameters(seeds: np.ndarray, size: int, settings: Augmentation) -> Par
         order=torch.from_numpy(rest[:, 9:13].argsort(axis=1)),
         grey=torch.from_numpy(rest[:, 8] < settings.grey),
     )
+
+
+def _crop_sizes(u: np.ndarray, size: int, least: float) -> tuple[np.ndarray, np.ndarray]:
+    """Return heights and widths (n,) of crops of at least the share `least` of the area, from numbers in [0, 1)."""
+    # Random area and aspect ratio until a box fits; ten attempts, as in torchvision.
+    area = size * size * (least + u[:, :_CROP_ATTEMPTS] * (1 - least))
+    low, high = np.log(3 / 4), np.log(4 / 3)
+    ratio = np.exp(low + u[:, _CROP_ATTEMPTS : 2 * _CROP_ATTEMPTS] * (high - low))
+    width, height = np.rint(np.sqrt(area * ratio)), np.rint(np.sqrt(area / ratio))
+    fits = (width <= size) & (height <= size) & (width >= 1) & (height >= 1)
+    chosen = (np.arange(len(u)), fits.argmax(axis=1))
+    some = fits.any(axis=1)
+    return np.where(some, height[chosen], size), np.where(some, width[chosen], size)
 
 
 def augment_images(images: Tensor, seeds: np.ndarray, settings: Augmentation) -> Tensor:
@@ -142,7 +153,8 @@ def _bicubic_weights(start: Tensor, length: Tensor, size: int) -> Tensor:
     weight = torch.where(x < 1, (1.5 * x - 2.5) * x * x + 1, ((-0.5 * x + 2.5) * x - 4) * x + 2)
     low, high = start.long()[:, None, None], (start + length).long()[:, None, None]
     weight = weight * ((tap >= low) & (tap < high))
-    weight = (weight / weight.sum(dim=2, keepdim=True)).float()
+    weight = weight / weight.sum(dim=2, keepdim=True)
+    weight = (weight * ((tap >= 0) & (tap < size))).float()  # black outside of the image
     return torch.zeros(n, size, size).scatter_add_(2, tap.clamp_(0, size - 1), weight)
 
 

@@ -10,7 +10,7 @@ import json
 import os
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Self
+from typing import Any, Self
 
 import numpy as np
 import torch
@@ -60,8 +60,9 @@ class BankSpec:
         return cls("none", (plain,), resolution, 0, "plain", (), (), Augmentation())
 
     def fingerprint(self) -> str:
-        """Return the hash that names the bank's folder."""
-        text = json.dumps(dataclasses.asdict(self), sort_keys=True)
+        """Return the hash that names the bank's folder; an option that is None is left out, see `result_values`."""
+        values = dataclasses.asdict(self, dict_factory=_without_none)
+        text = json.dumps(values, sort_keys=True)
         return hashlib.blake2b(text.encode(), digest_size=10).hexdigest()
 
     def columns(self) -> tuple[Column, ...]:
@@ -94,6 +95,10 @@ class BankSpec:
                 values[field.name] = (x / scale).round().to(torch.int8).cpu().numpy()
                 values[f"{field.name}_scale"] = scale.float().cpu().numpy()
         return values
+
+
+def _without_none(items: list[tuple[str, Any]]) -> dict[str, Any]:
+    return {name: value for name, value in items if value is not None}
 
 
 class Bank:

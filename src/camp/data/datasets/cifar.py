@@ -128,6 +128,7 @@ CIFAR10 = DatasetInfo(
     ),
     tasks=2,
     crop_scale=0.08,
+    cil_padding=4 / 32,
 )
 
 CIFAR100 = DatasetInfo(
@@ -149,4 +150,5 @@ CIFAR100 = DatasetInfo(
     tasks=5,
     order="paper",
     crop_scale=0.08,
+    cil_padding=4 / 32,
 )

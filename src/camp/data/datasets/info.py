@@ -57,6 +57,9 @@ class DatasetInfo:
     """Default class order: `paper` if there is a published one."""
     crop_scale: float = 0.3
     """Minimum area of a random crop, as a fraction of the image."""
+    cil_padding: float | None = None
+    """Class-incremental learning: padding before a crop at the image's own size, as a fraction of its side; None:
+    crops are resized there too."""
     flip: bool = True
     """Whether a mirrored image has the same class."""
     saturation: float = 0.2
