@@ -1,3 +1,4 @@
+import copy
 import csv
 import io
 import statistics
@@ -12,6 +13,7 @@ from camp.bench.report.numbers import Spread
 from camp.bench.report.run_tables import METRICS, run_table
 from camp.bench.report.tables import Table, render
 from camp.bench.results import StoredRun, load_run
+from camp.bench.settings import from_flat, to_dict
 
 
 @pytest.fixture(scope="module")
@@ -63,6 +65,17 @@ def test_settings_that_differ_become_labels(tmp_path: Path) -> None:
     labels = [group.label for group in group_runs([plain, ablated])]
     assert labels == ["camp (kind linear)", "camp (kind none)"]
     assert [group.label for group in group_runs([plain])] == ["camp"]
+
+
+def test_options_that_are_newer_than_a_run_have_their_default(tmp_path: Path) -> None:
+    new = to_dict(from_flat("camp", {"epochs": 3}))
+    old = copy.deepcopy(new)
+    del old["settings"]["training"]["optimizer"]
+    runs = [
+        load_run(make_run(tmp_path / f"{seed}", seed=seed, images=0, epochs=1, config={"settings": settings}))
+        for seed, settings in enumerate((old, new))
+    ]
+    assert [group.label for group in group_runs(runs)] == ["camp"]
 
 
 def test_labels_speak_plainly_of_nested_settings(tmp_path: Path) -> None:

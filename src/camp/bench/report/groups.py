@@ -5,7 +5,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from camp.bench.results import StoredRun
-from camp.bench.settings import options_without_effect
+from camp.bench.settings import from_dict, options_without_effect, to_dict
+from camp.core.errors import CampError
 
 FACTS = ("dataset", "backbone", "method", "exemplars", "k", "resolution", "views", "epochs", "tasks_planned")
 """Fields of results.json in which runs may differ; defaults are filled in."""
@@ -55,7 +56,15 @@ def group_runs(runs: list[StoredRun]) -> list[RunGroup]:
 
 def _settings(run: StoredRun) -> dict[str, Any]:
     facts = {key: getattr(run.results, key) for key in FACTS}
-    return _flat({"settings": run.config.get("settings", {})}, _ignored_settings()) | facts
+    return _flat({"settings": _with_defaults(run.config.get("settings", {}))}, _ignored_settings()) | facts
+
+
+def _with_defaults(settings: dict[str, Any]) -> dict[str, Any]:
+    """The settings with the defaults of options that did not exist when the run was started."""
+    try:
+        return to_dict(from_dict(settings))
+    except (CampError, KeyError):  # of a version whose options have other names
+        return settings
 
 
 def _flat(value: dict[str, Any], ignored: frozenset[str], prefix: str = "") -> dict[str, Any]:
