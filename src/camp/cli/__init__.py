@@ -39,7 +39,18 @@ PARSING_COMMANDS = ("run", "study", "datasets", "methods")
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run a command; returns 0 for success, 2 for a mistake explained in a sentence, 130 after Ctrl-C."""
-    words = list(sys.argv[1:] if arguments is None else arguments)
+    code = _command(list(sys.argv[1:] if arguments is None else arguments))
+    if arguments is None and "RANK" in os.environ:
+        # Threads of Gloo may still hold a tensor, and abort the process while the interpreter is finalized
+        # (pytorch/pytorch#179291); everything is written and synced by now.
+        sys.stdout.flush()
+        sys.stderr.flush()
+        os._exit(code)
+    return code
+
+
+def _command(words: list[str]) -> int:
+    """Run a command, and print its mistakes."""
     if not words or words[0] in ("-h", "--help", "help"):
         print(HELP)
         return 0
