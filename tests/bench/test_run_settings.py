@@ -127,6 +127,16 @@ def test_class_incremental_learning_has_the_augmentation_of_facil() -> None:
     assert from_flat("camp", {"dataset": "cub200", "setting": "cil"}).augmentation().padding is None
 
 
+def test_the_augmentation_of_class_incremental_learning_decides_the_result() -> None:
+    def values(**options: object) -> dict[str, Any]:
+        return from_flat("camp", {"dataset": "cifar100", "setting": "cil", **options}).result_values()
+
+    assert values()["views"]["padding"] == 4 / 32
+    assert values() == values(jitter=0.0, grey=0.0, padding=4 / 32)
+    assert values() != values(crop_scale=0.5)
+    assert "jitter" not in from_flat("camp", {"dataset": "cifar100"}).result_values()["views"]
+
+
 def test_crops_are_resized_or_padded() -> None:
     with pytest.raises(CampError, match="one of the two"):
         from_flat("camp", {"crop_scale": 0.5, "padding": 0.125})

@@ -58,6 +58,30 @@ def test_help_is_instant(here: Path) -> None:
     assert list(here.iterdir()) == []
 
 
+LEAVING = """
+import atexit, sys
+from camp.cli import main
+atexit.register(print, "finalized")
+sys.argv = ["camp", *sys.argv[1:]]
+sys.exit(main())
+"""
+
+
+@pytest.mark.parametrize(("word", "code"), [("--version", 0), ("frobnicate", 2)])
+def test_one_of_several_processes_leaves_without_finalizing(
+    monkeypatch: pytest.MonkeyPatch, word: str, code: int
+) -> None:
+    """Its exit code and all it printed are kept; a single process is finalized as usual."""
+    command = [sys.executable, "-c", LEAVING, word]
+    usual = subprocess.run(command, capture_output=True, text=True)
+    monkeypatch.setenv("RANK", "0")
+    one_of_several = subprocess.run(command, capture_output=True, text=True)
+    assert (usual.returncode, one_of_several.returncode) == (code, code)
+    assert usual.stdout == f"{one_of_several.stdout}finalized\n"
+    assert usual.stderr == one_of_several.stderr
+    assert one_of_several.stdout + one_of_several.stderr
+
+
 def test_help_of_all_commands(here: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert main([]) == 0
     whole = capsys.readouterr().out

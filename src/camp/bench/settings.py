@@ -167,6 +167,8 @@ class RunSettings:
         values = result_values(self)
         if dataset_info(self.data.dataset).n_classes is None and self.data.data is not None:
             values["data"]["data"] = self.data.data  # a user's own images are known by their path alone
+        if self.data.setting == "cil":  # its augmentation differs from the data set's, which is not stored
+            values["views"] |= result_values(self.augmentation())
         return values
 
 

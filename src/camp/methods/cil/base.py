@@ -6,7 +6,7 @@ of an image the network sees, and the loss), callbacks, exemplars, and the class
 
 The defaults of training are those of the code that the paper ran: FACIL for Fine-tune, EWC, LwF and Joint, and PyCIL for
 the others. The recipe of CAMP is `--optimizer adamw --learning-rate 1e-3 --schedule cosine --clip 1 --weight-decay 0`.
-The views of `--setting cil` are FACIL's, for every method: a crop after padding by 4 of 32 pixels (CIFAR) or a resized
+With `--setting cil` all methods use FACIL's augmentation: a crop after padding by 4 of 32 pixels (CIFAR) or a resized
 crop (others), and a flip. PyCIL changes the brightness as well.
 """
 
