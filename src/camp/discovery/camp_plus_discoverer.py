@@ -18,7 +18,8 @@ from camp.core.seeds import generator
 from camp.core.types import UNLABELLED
 from camp.discovery.base import DiscoveryResult, FeatureBatch, NumberEstimate
 from camp.discovery.class_metric import compares_directions, fit_components
-from camp.discovery.class_scatter import WithinClassScatter, class_means
+from camp.discovery.category_mixture import discover_by_mixture
+from camp.discovery.class_scatter import WithinClassScatter
 from camp.discovery.kmeans_discoverer import SemiSupervisedKMeansDiscoverer
 from camp.discovery.number_of_categories import estimate_without_labels
 from camp.discovery.simulated_novelty import (
@@ -28,7 +29,9 @@ from camp.discovery.simulated_novelty import (
     estimate_number,
     select_parameters,
 )
-from camp.discovery.size_constraints import constrain_sizes
+
+N_INIT = 10
+"""Starts of the mixture."""
 
 
 class CampPlusDiscoverer(SemiSupervisedKMeansDiscoverer):
@@ -79,24 +82,29 @@ class CampPlusDiscoverer(SemiSupervisedKMeansDiscoverer):
         labelled = labels != UNLABELLED
         self.scatter, self.shrinkage = self.scatter.add(u[labelled], labels[labelled]), parameters.shrinkage
         self._whitening = None
-        points = self._points(u, parameters)
-        start = self._cluster(points, batch, n_novel, progress)
-        assignments = constrain_sizes(points, labels, start, parameters.size_constraint)
-        kept = torch.bincount(assignments, minlength=len(start.centroids)) > 0  # novel clusters may be empty
-        assignments = (kept.cumsum(dim=0) - 1)[assignments]
-        count = int(kept.sum())
+        known = labels[labelled].unique().tolist()
+        weights = self._weights(self._points(u, parameters), batch, n_novel, parameters.power, progress)
+        assignments = weights.argmax(dim=1)
+        kept = torch.bincount(assignments, minlength=weights.shape[1]) > 0  # novel categories may be empty
+        weights = weights[:, kept]
         return DiscoveryResult(
-            labels=(*start.known_labels, *[None] * (count - len(start.known_labels))),
-            assignments=assignments,
-            centroids=class_means(u, assignments, count).float(),
+            labels=(*known, *[None] * (weights.shape[1] - len(known))),
+            assignments=(kept.cumsum(dim=0) - 1)[assignments],
+            centroids=weights.T @ u / weights.sum(dim=0)[:, None],
             estimate=estimate,
-            parameters={
-                "shrinkage": parameters.shrinkage,
-                "n_components": parameters.n_components,
-                **asdict(parameters.size_constraint),
-                "score": score,
-            },
+            parameters={**asdict(parameters), "score": score},
         )
+
+    def _weights(
+        self, points: Tensor, batch: FeatureBatch, n_novel: int, power: float, progress: Progress
+    ) -> Tensor:
+        """Weight (n, K) of each category for each point (n, d); by k-means if no class is known."""
+        labels = batch.labels
+        if not bool((labels != UNLABELLED).any()):
+            clusters = self._cluster(points, batch, n_novel, progress)
+            return F.one_hot(clusters.assignments, n_novel).to(points.dtype)
+        draw = generator(batch.seed, "mixture", batch.index)
+        return discover_by_mixture(points, labels, n_novel, power, N_INIT, draw)
 
     def state(self) -> dict[str, Tensor]:
         """The scatter, and the shrinkage that was selected last."""

@@ -2,15 +2,16 @@
 
 A fold hides all labels of some classes, and a few labels of every other class, so few that the task
 hardly changes. Truly novel images take part without labels. The score of a setting is the mean of
-two accuracies: of the images of hidden classes, which must lie in novel clusters, one cluster per
-class (best one-to-one matching); and of the hidden images of the other classes, which must lie in
-the cluster of their class. The setting with the best mean score over the folds is selected. Labels
-of novel classes are never used. Selected one after the other:
+two recalls, each averaged over classes so that small ones count: of the images of hidden classes,
+which must lie in novel categories, one per class (best one-to-one matching); and of the hidden
+images of the other classes, which must lie in the category of their class. The setting with the
+best mean score over the folds is selected. Labels of novel classes are never used. Selected one
+after the other:
 
-1. the number of novel clusters, where it is not given. Each fold has its own best number, which
+1. the number of novel categories, where it is not given. Each fold has its own best number, which
    gives a standard error;
 2. the shrinkage of the within-class scatter together with the number of principal components;
-3. the inverse temperature of assignments together with the strictness of the size constraint.
+3. the power of densities in the mixture.
 
 The first of equally good settings is taken, and the greatest of equally good numbers. With fewer
 than MIN_CLASSES known classes no class can be hidden, and the defaults are used.
@@ -30,9 +31,8 @@ from camp.discovery.base import NumberEstimate
 from camp.discovery.category_search import argmax, coarse_to_fine, curve, random_groups
 from camp.discovery.class_metric import Components, compares_directions, fit_components
 from camp.discovery.class_scatter import WithinClassScatter
-from camp.discovery.hungarian import cluster_accuracy
-from camp.discovery.semi_supervised_kmeans import KMeans, semi_supervised_kmeans
-from camp.discovery.size_constraints import SizeConstraint, constrain_sizes
+from camp.discovery.category_mixture import discover_by_mixture
+from camp.discovery.hungarian import match
 
 MIN_FOLDS = 8
 """Every class is hidden equally often, and one in MIN_FOLDS of its images otherwise."""
@@ -42,8 +42,8 @@ MAX_SAMPLES = 6000
 """Number of images; of more, a random sample is used."""
 N_STEPS = 8
 """Steps of the first grid of numbers of clusters."""
-_N_INIT = 10
-"""Runs of k-means per fold and setting."""
+_N_INIT = 2
+"""Starts of the mixture per fold and setting."""
 
 
 @dataclass(frozen=True)
@@ -53,33 +53,31 @@ class DiscoveryParameters:
     shrinkage: float
     """Weight of the identity in the within-class scatter."""
     n_components: int
-    """Number of principal components that are clustered."""
-    size_constraint: SizeConstraint
+    """Number of principal components of the mixture."""
+    power: float
+    """Exponent of the densities of the mixture."""
 
 
 @dataclass(frozen=True)
 class ParameterGrid:
     """Values that parameters are selected from; the first of each is the default."""
 
-    shrinkage: tuple[float, ...] = (0.5, 0.3, 0.7)
-    n_components: tuple[int, ...] = (48, 32, 64)
-    inverse_temperature: tuple[float, ...] = (10.0, 20.0)
-    size_prior: tuple[float, ...] = (0.9, 1.0, 0.5, 0.0)
+    shrinkage: tuple[float, ...] = (0.7, 0.5, 0.9)
+    n_components: tuple[int, ...] = (64, 32, 128)
+    power: tuple[float, ...] = (0.5, 0.25, 1.0)
 
     def default(self) -> DiscoveryParameters:
         """Parameters where nothing can be cross-validated."""
-        constraint = SizeConstraint(self.inverse_temperature[0], self.size_prior[0])
-        return DiscoveryParameters(self.shrinkage[0], self.n_components[0], constraint)
+        return DiscoveryParameters(self.shrinkage[0], self.n_components[0], self.power[0])
 
     def metrics(self, parameters: DiscoveryParameters) -> list[DiscoveryParameters]:
         """`parameters` with every shrinkage and number of components."""
         pairs = itertools.product(self.shrinkage, self.n_components)
         return [replace(parameters, shrinkage=s, n_components=d) for s, d in pairs]
 
-    def size_constraints(self, parameters: DiscoveryParameters) -> list[DiscoveryParameters]:
-        """`parameters` with every size constraint."""
-        pairs = itertools.product(self.inverse_temperature, self.size_prior)
-        return [replace(parameters, size_constraint=SizeConstraint(x, h)) for x, h in pairs]
+    def powers(self, parameters: DiscoveryParameters) -> list[DiscoveryParameters]:
+        """`parameters` with every power."""
+        return [replace(parameters, power=power) for power in self.power]
 
 
 @dataclass(frozen=True)
@@ -97,19 +95,26 @@ class Fold:
     scatter: WithinClassScatter
     components: dict[float, Components] = field(default_factory=dict)
     """Whitened components by shrinkage, computed when they are needed."""
-    starts: dict[tuple[float, int, int], KMeans] = field(default_factory=dict)
-    """k-means by shrinkage, number of components and number of clusters."""
 
-    def accuracy(self, clusters: Tensor, labels: Tensor) -> float:
-        """Accuracy of `clusters` (n,), numbered as k-means does; `labels` (n,) are all labels."""
-        novel = self.hidden_classes & (clusters >= len(self.shown_classes))
-        n_right = cluster_accuracy(clusters[novel], labels[novel]) * int(novel.sum())
-        rediscovered = n_right / int(self.hidden_classes.sum())
+    def score(self, categories: Tensor, labels: Tensor) -> float:
+        """Mean recall of `categories` (n,), of which the known ones come first; `labels` (n,) are all labels."""
+        n_known = len(self.shown_classes)
+        of_classes = _recalls(categories, labels, self.hidden_classes)[n_known:]
+        rediscovered = sum(float(of_classes[pair]) for pair in match(-of_classes)) / of_classes.shape[1]
         if not bool(self.hidden_images.any()):
             return rediscovered
-        expected = torch.searchsorted(self.shown_classes, labels[self.hidden_images])
-        recognised = float((clusters[self.hidden_images] == expected).float().mean())
+        of_images = _recalls(categories, labels, self.hidden_images)
+        own = torch.searchsorted(self.shown_classes, labels[self.hidden_images].unique())
+        recognised = float(of_images[own, torch.arange(len(own))].mean())
         return (rediscovered + recognised) / 2
+
+
+def _recalls(categories: Tensor, labels: Tensor, rows: Tensor) -> Tensor:
+    """Share (K, c) of each class that lies in each category, for the images `rows` (n,) of c classes, ascending."""
+    _, index, counts = labels[rows].unique(return_inverse=True, return_counts=True)
+    shares = torch.zeros(int(categories.max()) + 1, len(counts), dtype=torch.float64)
+    shares.index_put_((categories[rows], index), 1 / counts[index].double(), accumulate=True)
+    return shares
 
 
 class SimulatedNovelty:
@@ -133,6 +138,7 @@ class SimulatedNovelty:
         self.features, self.labels, self.grid, self.generator = features, labels, grid, generator
         self.n_known = len(labels[labels != UNLABELLED].unique())
         self.folds = list(self._make_folds(scatter)) if self.n_known >= MIN_CLASSES else []
+        self.seeds = torch.randint(2**31, (len(self.folds),), generator=generator).tolist()
 
     def _make_folds(self, scatter: WithinClassScatter) -> Iterator[Fold]:
         labels, labelled = self.labels, self.labels != UNLABELLED
@@ -150,10 +156,10 @@ class SimulatedNovelty:
             yield Fold(classes, images, shown, shown_classes, scatter.add(self.features[kept], shown[kept]))
 
     def scores(self, parameters: DiscoveryParameters, n_novel: int) -> list[float]:
-        """Accuracy of each fold with `n_novel` clusters beside those of all known classes."""
-        return [self._score(fold, parameters, n_novel) for fold in self.folds]
+        """Score of each fold with `n_novel` categories beside those of all known classes."""
+        return [self._score(fold, seed, parameters, n_novel) for fold, seed in zip(self.folds, self.seeds)]
 
-    def _score(self, fold: Fold, parameters: DiscoveryParameters, n_novel: int) -> float:
+    def _score(self, fold: Fold, seed: int, parameters: DiscoveryParameters, n_novel: int) -> float:
         shrinkage, n_components = parameters.shrinkage, parameters.n_components
         if shrinkage not in fold.components:
             most = max(self.grid.n_components)
@@ -161,13 +167,11 @@ class SimulatedNovelty:
         unit = compares_directions(self.features.shape[1])
         points = fold.components[shrinkage].points(n_components, unit)
         n_unlabelled = int((fold.shown == UNLABELLED).sum())
-        n_clusters = min(self.n_known - len(fold.shown_classes) + n_novel, n_unlabelled)
-        if (key := (shrinkage, n_components, n_clusters)) not in fold.starts:
-            fold.starts[key] = semi_supervised_kmeans(
-                points, fold.shown, n_clusters, n_init=_N_INIT, generator=self.generator
-            )
-        clusters = constrain_sizes(points, fold.shown, fold.starts[key], parameters.size_constraint)
-        return fold.accuracy(clusters, self.labels)
+        n_novel = min(self.n_known - len(fold.shown_classes) + n_novel, n_unlabelled)
+        # The same draws for all settings, so that differences of their scores are not those of draws.
+        draw = torch.Generator().manual_seed(seed)
+        found = discover_by_mixture(points, fold.shown, n_novel, parameters.power, _N_INIT, draw)
+        return fold.score(found.argmax(dim=1), self.labels)
 
 
 def estimate_number(simulation: SimulatedNovelty, max_novel: int, progress: Progress) -> NumberEstimate:
@@ -207,9 +211,9 @@ def select_parameters(
     if not simulation.folds:
         return parameters, None
     metrics = grid.metrics(parameters)
-    with progress.track("Simulated novelty", len(metrics) + len(grid.size_constraints(parameters))) as bar:
+    with progress.track("Simulated novelty", len(metrics) + len(grid.power)) as bar:
         parameters, _ = _best(simulation, metrics, n_novel, bar)
-        return _best(simulation, grid.size_constraints(parameters), n_novel, bar)
+        return _best(simulation, grid.powers(parameters), n_novel, bar)
 
 
 def _best(
