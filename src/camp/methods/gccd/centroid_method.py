@@ -82,6 +82,7 @@ class CentroidMethod(TipMethod):
     def __init__(self, context: BuildContext, parts: Composition) -> None:
         super().__init__(context, parts.training, exemplars=parts.exemplars, callbacks=parts.callbacks)
         self.parts = parts
+        self.trains = parts.objective is not None
         self.discoverer = parts.discoverer or kmeans_discoverer(parts.discovery)
         self.memories["discoverer"] = self.discoverer
         self.task_features = torch.empty(0, self.dim)
