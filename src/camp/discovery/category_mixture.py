@@ -1,21 +1,23 @@
 """Mixture of known and novel categories, fitted to a batch in which some images are labelled.
 
 Every category is a component of the PLDA model (`plda`): known ones start from the images that are theirs, novel ones from
-single images. Assignments q_ik of the unlabelled points x_i minimise
+single images. Assignments q_ik of the unlabelled points x_i, with N_k = sum_i q_ik, minimise
 
-    sum_ik q_ik (log q_ik - t log p(x_i | k)) + sum_k rho_k KL(sum_i q_ik, e_k)
+    sum_ik q_ik (log q_ik - t log p(x_i | k) - log e_k) + sum_k rho_k (N_k log(N_k / e_k) - N_k)
 
 where p(. | k) is the predictive density of category k given the images assigned to it, t its exponent (`power`: below 1, as
-features are not Gaussian and densities in many dimensions are too sure), and the last term the prior of sizes
-(`class_sizes`), an unbalanced optimal transport problem. Three updates alternate:
+features are not Gaussian and densities in many dimensions are too sure), and e and rho the prior of sizes (`class_sizes`):
+an unbalanced optimal transport problem. Three updates alternate:
 
-    q_ik proportional to exp(o_k) p(x_i | k)^t,
-    o_k <- h_k (o_k + log e_k - log sum_i q_ik),   h_k = rho_k / (1 + rho_k)      Sinkhorn iterations (Chizat et al. 2018)
-    counts and sums of the categories, and the variance s of images                 M-step
+    q_ik proportional to e_k exp(o_k) p(x_i | k)^t,
+    o_k <- h_k (o_k + log e_k - log N_k),   h_k = rho_k / (1 + rho_k)      Sinkhorn iterations (Chizat et al. 2018)
+    counts and sums of the categories, and the variance s of images        M-step
 
-Of several starts the one with the lowest objective is kept.
+The result of such a fit depends on its start. It begins with more novel categories than wanted, and removes one after the
+other, that whose images lie nearly as well in others: the least -sum_i log(1 - q_ik).
 """
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 
 import torch
@@ -27,12 +29,13 @@ from camp.discovery.class_scatter import class_sums
 from camp.discovery.class_sizes import ClassSizes
 from camp.discovery.plda import Plda
 
-MAX_ITERATIONS, SINKHORN_ITERATIONS = 40, 10
-"""Alternations at most, and Sinkhorn iterations in each; offsets are carried over."""
+START_FACTOR = 2
+"""Number of novel categories at the start, relative to the number wanted."""
+FIRST_ITERATIONS, ITERATIONS, SINKHORN_ITERATIONS = 12, 3, 10
+"""Alternations at the start (with the variance of the labelled images) and for every number of novel categories, and
+Sinkhorn iterations in each alternation; offsets are carried over."""
 N_CANDIDATES = 5
 """Images that are tried as the start of each novel category."""
-_WARM_UP = 4
-"""Alternations before the variance of images is estimated anew."""
 _LEAST_SIZE = 1e-3
 
 
@@ -45,9 +48,17 @@ class Statistics:
     sums: Tensor
     """(K, d) their sum."""
 
+    @classmethod
+    def of_classes(cls, points: Tensor, index: Tensor, n_classes: int) -> "Statistics":
+        """Those of points (n, d) of classes `index` (n,)."""
+        counts = torch.bincount(index, minlength=n_classes).to(points.dtype)
+        return cls(counts, class_sums(points, index, n_classes).to(points.dtype))
+
     def with_assigned(self, points: Tensor, weights: Tensor) -> "Statistics":
-        """Add points (n, d) with weights (n, K)."""
-        return Statistics(self.counts + weights.sum(dim=0), self.sums + weights.T @ points)
+        """Add points (n, d) with weights (n, K); columns of weights beyond the categories are new ones."""
+        new = weights.shape[1] - len(self.counts)
+        counts, sums = F.pad(self.counts, (0, new)), F.pad(self.sums, (0, 0, 0, new))
+        return Statistics(counts + weights.sum(dim=0), sums + weights.T @ points)
 
     def with_novel(self, points: Tensor) -> "Statistics":
         """Append a category for each of points (m, d), its only image."""
@@ -60,48 +71,59 @@ class Statistics:
 class CategoryMixture:
     """Categories of the unlabelled images of a batch."""
 
+    n_novel: int
     weights: Tensor
-    """q (n, K), the weight of each category for each image; known categories come first."""
-    model: Plda
-    """With the variance of images that was estimated with them."""
+    """q (n, K), the weight of each category for each image; the known ones come first."""
     objective: float
 
-    @property
-    def assignments(self) -> Tensor:
-        """(n,) category with the greatest weight."""
-        return self.weights.argmax(dim=1)
 
-
-def fit_mixture(
+def fit_mixtures(
     points: Tensor,
-    known: Statistics,
-    model: Plda,
-    sizes: ClassSizes,
-    *,
+    labels: Tensor,
+    most: int,
+    least: int,
     power: float,
-    n_init: int,
     generator: torch.Generator,
-) -> CategoryMixture:
-    """Find the categories of unlabelled points (n, d).
+) -> Iterator[CategoryMixture]:
+    """Fit mixtures with `most` novel categories, one less, and so on to `least`.
 
     Args:
-        known: Labelled images of the known categories.
-        model: PLDA model of the known categories.
-        sizes: Predicted number of unlabelled images of each known and of each novel category.
+        points: (n, d)
+        labels: (n,) of known classes, of which there is at least one, or UNLABELLED.
+        most, least: Numbers of novel categories.
         power: t
-        n_init: Number of starts; one is enough without novel categories.
-        generator: Source of the starts.
+        generator: Source of the start.
+
+    Yields:
+        The categories of all points; labelled ones are in their class.
     """
-    n_novel = len(sizes.expected) - len(known.counts)
-    results = []
-    for _ in range(n_init if n_novel else 1):
-        start = _choose_starts(points, known, model, n_novel, power, generator)
-        results.append(_alternate(points, known, start, model, sizes, power))
-    return min(results, key=lambda result: result.objective)
+    labelled = labels != UNLABELLED
+    classes, index = labels[labelled].unique(return_inverse=True)
+    n_known, x = len(classes), points[~labelled]
+    known = Statistics.of_classes(points[labelled], index, n_known)
+    model = Plda.fit(points[labelled], index, n_known)
+    current = known.with_novel(_choose_starts(x, known, model, most, power, generator))
+    offsets = points.new_zeros(n_known + most)
+    for n_novel in range(most, least - 1, -1):
+        sizes = ClassSizes.predict(labels, n_novel)
+        for iteration in range(ITERATIONS + FIRST_ITERATIONS * (n_novel == most)):
+            costs = -power * model.log_predictive(x, model.posterior(current.counts, current.sums))
+            weights, offsets = _transport(costs, offsets, sizes)
+            current = known.with_assigned(x, weights)
+            if n_novel < most or iteration >= FIRST_ITERATIONS:
+                model = model.with_within(_within(x, weights, current, model))
+        of_all = points.new_zeros(len(points), n_known + n_novel)
+        of_all[labelled] = F.one_hot(index, n_known + n_novel).to(points.dtype)
+        of_all[~labelled] = weights
+        yield CategoryMixture(n_novel, of_all, _objective(costs, weights, sizes))
+        if n_novel:
+            losses = -torch.log1p(-weights[:, n_known:].clamp_max(1 - 1e-6)).sum(dim=0)
+            kept = torch.arange(n_known + n_novel) != n_known + int(losses.argmin())
+            current, offsets = Statistics(current.counts[kept], current.sums[kept]), offsets[kept]
 
 
 def discover_by_mixture(
-    points: Tensor, labels: Tensor, n_novel: int, power: float, n_init: int, generator: torch.Generator
+    points: Tensor, labels: Tensor, n_novel: int, power: float, generator: torch.Generator
 ) -> Tensor:
     """Find the categories of points (n, d) with labels (n,) of known classes or UNLABELLED.
 
@@ -109,23 +131,9 @@ def discover_by_mixture(
         The weight (n, K) of the known classes, ascending, and of `n_novel` novel categories for each point; a labelled
         point is in its class.
     """
-    labelled = labels != UNLABELLED
-    classes, index = labels[labelled].unique(return_inverse=True)
-    of_classes = points[labelled]
-    known = Statistics(
-        torch.bincount(index, minlength=len(classes)).to(points.dtype),
-        class_sums(of_classes, index, len(classes)).to(points.dtype),
-    )
-    weights = points.new_zeros(len(points), len(classes) + n_novel)
-    weights[labelled] = F.one_hot(index, weights.shape[1]).to(points.dtype)
-    if bool(labelled.all()):
-        return weights
-    model = Plda.fit(of_classes, index, len(classes))
-    sizes = ClassSizes.predict(labels, n_novel)
-    mixture = fit_mixture(
-        points[~labelled], known, model, sizes, power=power, n_init=n_init, generator=generator
-    )
-    weights[~labelled] = mixture.weights
+    most = min(START_FACTOR * n_novel, int((labels == UNLABELLED).sum()))
+    for mixture in fit_mixtures(points, labels, most, n_novel, power, generator):
+        weights = mixture.weights
     return weights
 
 
@@ -139,13 +147,10 @@ def _choose_starts(
     images most is taken.
     """
     unseen = power * model.log_unseen(points)
-    best = points.new_full((len(points),), -torch.inf)
-    if len(known.counts):
-        logits = power * model.log_predictive(points, model.posterior(known.counts, known.sums))
-        best = logits.amax(dim=1)
+    best = (power * model.log_predictive(points, model.posterior(known.counts, known.sums))).amax(dim=1)
     chosen = []
     for _ in range(n_novel):
-        gain = (unseen - best).clamp(0, torch.finfo(points.dtype).max)
+        gain = (unseen - best).clamp_min(0)
         chances = gain if bool((gain > 0).any()) else torch.ones_like(gain)
         candidates = torch.multinomial(chances, min(N_CANDIDATES, len(points)), generator=generator)
         alone = model.posterior(points.new_ones(len(candidates)), points[candidates])
@@ -156,30 +161,10 @@ def _choose_starts(
     return points[torch.stack(chosen)] if chosen else points[:0]
 
 
-def _alternate(
-    points: Tensor, known: Statistics, start: Tensor, model: Plda, sizes: ClassSizes, power: float
-) -> CategoryMixture:
-    """Alternate the updates from a start (m, d) until no assignment changes."""
-    fixed = Statistics(F.pad(known.counts, (0, len(start))), torch.cat([known.sums, torch.zeros_like(start)]))
-    current, offsets = known.with_novel(start), points.new_zeros(len(fixed.counts))
-    assignments = torch.full((len(points),), -1)
-    for iteration in range(MAX_ITERATIONS):
-        posterior = model.posterior(current.counts, current.sums)
-        costs = -power * model.log_predictive(points, posterior)
-        weights, offsets = _transport(costs, offsets, sizes)
-        current = fixed.with_assigned(points, weights)
-        before, assignments = assignments, weights.argmax(dim=1)
-        if torch.equal(before, assignments):
-            break
-        if iteration >= _WARM_UP:
-            model = model.with_within(_within(points, weights, current, model))
-    return CategoryMixture(weights, model, _objective(costs, weights, sizes))
-
-
 def _transport(costs: Tensor, offsets: Tensor, sizes: ClassSizes) -> tuple[Tensor, Tensor]:
     """Return the weights q (n, K) for costs (n, K), and the offsets o (K,) of the categories."""
     # A factor per point does not change the weights, so Sinkhorn iterations are products with this kernel.
-    kernel = (costs.amin(dim=1, keepdim=True) - costs).exp()
+    kernel = sizes.expected * (costs.amin(dim=1, keepdim=True) - costs).exp()
     log_expected, strengths = sizes.expected.log(), sizes.strengths()
     for _ in range(SINKHORN_ITERATIONS):
         scale = offsets.exp()
@@ -199,7 +184,7 @@ def _within(points: Tensor, weights: Tensor, statistics: Statistics, model: Plda
 
 def _objective(costs: Tensor, weights: Tensor, sizes: ClassSizes) -> float:
     """Value that the weights minimise."""
-    transport = (weights * (costs + weights.clamp_min(1e-30).log())).sum()
-    expected, assigned = sizes.expected, weights.sum(dim=0).clamp_min(_LEAST_SIZE)
-    divergence = assigned * (assigned / expected).log() - assigned + expected
-    return float(transport + (expected / sizes.variance.clamp_min(_LEAST_SIZE) * divergence).sum())
+    assigned, log_expected = weights.sum(dim=0).clamp_min(_LEAST_SIZE), sizes.expected.log()
+    transport = (weights * (weights.clamp_min(1e-30).log() + costs - log_expected)).sum()
+    rho = sizes.strengths() / (1 - sizes.strengths())
+    return float(transport + (rho * assigned * (assigned.log() - log_expected - 1)).sum())

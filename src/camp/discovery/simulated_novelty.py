@@ -8,17 +8,17 @@ images of the other classes, which must lie in the category of their class. The 
 best mean score over the folds is selected. Labels of novel classes are never used. Selected one
 after the other:
 
-1. the number of novel categories, where it is not given. Each fold has its own best number, which
-   gives a standard error;
-2. the shrinkage of the within-class scatter together with the number of principal components;
-3. the power of densities in the mixture.
+1. the power of densities in the mixture, together with the number of novel categories where it is
+   not given. The best numbers of single folds give the standard deviation of the estimate;
+2. the shrinkage of the within-class scatter together with the number of principal components.
 
-The first of equally good settings is taken, and the greatest of equally good numbers. With fewer
-than MIN_CLASSES known classes no class can be hidden, and the defaults are used.
+The first of equally good settings is taken, and the greatest of equally good numbers: too many
+categories always cost accuracy, but too few may not, as a hidden class that shares its category
+with a novel one still counts as found. With fewer than MIN_CLASSES known classes no class can be
+hidden, and the defaults are used.
 """
 
 import itertools
-import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
 
@@ -28,10 +28,10 @@ from torch import Tensor
 from camp.core.progress import Bar, Progress
 from camp.core.types import UNLABELLED
 from camp.discovery.base import NumberEstimate
-from camp.discovery.category_search import argmax, coarse_to_fine, curve, random_groups
+from camp.discovery.category_mixture import discover_by_mixture, fit_mixtures
+from camp.discovery.category_search import argmax, curve, random_groups
 from camp.discovery.class_metric import Components, compares_directions, fit_components
 from camp.discovery.class_scatter import WithinClassScatter
-from camp.discovery.category_mixture import discover_by_mixture
 from camp.discovery.hungarian import match
 
 MIN_FOLDS = 8
@@ -40,10 +40,6 @@ MIN_CLASSES = 4
 """Number of known classes from which on a fold can hide two and keep two."""
 MAX_SAMPLES = 6000
 """Number of images; of more, a random sample is used."""
-N_STEPS = 8
-"""Steps of the first grid of numbers of clusters."""
-_N_INIT = 2
-"""Starts of the mixture per fold and setting."""
 
 
 @dataclass(frozen=True)
@@ -160,60 +156,80 @@ class SimulatedNovelty:
         return [self._score(fold, seed, parameters, n_novel) for fold, seed in zip(self.folds, self.seeds)]
 
     def _score(self, fold: Fold, seed: int, parameters: DiscoveryParameters, n_novel: int) -> float:
+        points, draw = self._points(fold, parameters), torch.Generator().manual_seed(seed)
+        count = min(self._n_hidden(fold) + n_novel, _n_unlabelled(fold))
+        found = discover_by_mixture(points, fold.shown, count, parameters.power, draw)
+        return fold.score(found.argmax(dim=1), self.labels)
+
+    def score_numbers(
+        self, parameters: DiscoveryParameters, max_novel: int, bar: Bar
+    ) -> list[dict[int, float]]:
+        """Score of each fold with 0 to `max_novel` categories beside those of all known classes."""
+        scores = []
+        for fold, seed in zip(self.folds, self.seeds):
+            points, draw = self._points(fold, parameters), torch.Generator().manual_seed(seed)
+            n_hidden = min(self._n_hidden(fold), _n_unlabelled(fold))
+            most = min(n_hidden + max_novel, _n_unlabelled(fold))
+            mixtures = fit_mixtures(points, fold.shown, most, n_hidden, parameters.power, draw)
+            of_fold = {
+                found.n_novel - n_hidden: fold.score(found.weights.argmax(dim=1), self.labels)
+                for found in mixtures
+            }
+            highest = max(of_fold)  # fewer than `max_novel` where there are not enough unlabelled images
+            scores.append({number: of_fold[min(number, highest)] for number in range(max_novel + 1)})
+            bar.advance()
+        return scores
+
+    def _points(self, fold: Fold, parameters: DiscoveryParameters) -> Tensor:
         shrinkage, n_components = parameters.shrinkage, parameters.n_components
         if shrinkage not in fold.components:
             most = max(self.grid.n_components)
             fold.components[shrinkage] = fit_components(self.features, fold.scatter, most, shrinkage)
-        unit = compares_directions(self.features.shape[1])
-        points = fold.components[shrinkage].points(n_components, unit)
-        n_unlabelled = int((fold.shown == UNLABELLED).sum())
-        n_novel = min(self.n_known - len(fold.shown_classes) + n_novel, n_unlabelled)
-        # The same draws for all settings, so that differences of their scores are not those of draws.
-        draw = torch.Generator().manual_seed(seed)
-        found = discover_by_mixture(points, fold.shown, n_novel, parameters.power, _N_INIT, draw)
-        return fold.score(found.argmax(dim=1), self.labels)
+        return fold.components[shrinkage].points(n_components, compares_directions(self.features.shape[1]))
+
+    def _n_hidden(self, fold: Fold) -> int:
+        return self.n_known - len(fold.shown_classes)
+
+
+def _n_unlabelled(fold: Fold) -> int:
+    return int((fold.shown == UNLABELLED).sum())
 
 
 def estimate_number(simulation: SimulatedNovelty, max_novel: int, progress: Progress) -> NumberEstimate:
-    """Estimate the number of novel categories with the default parameters.
+    """Estimate the number of novel categories, with the best power and otherwise the default parameters.
 
-    The greatest of equally good numbers is taken: too many clusters always cost accuracy, but too
-    few may not, as a hidden class that shares its cluster with a novel one still counts as found.
-    The standard error is that of the mean of the best numbers of the folds.
+    The error is the standard deviation of the best numbers of single folds. It is not divided by the root of their
+    number, since all folds have the same novel classes.
     """
-    parameters = simulation.grid.default()
-    by_fold: dict[int, list[float]] = {}
-
-    def evaluate(number: int) -> float:
-        by_fold[number] = simulation.scores(parameters, number)
-        return _mean(by_fold[number])
-
-    best, scores = coarse_to_fine(
-        evaluate, max_novel, N_STEPS, prefer="greatest", n_known=simulation.n_known, progress=progress
-    )
-    of_folds = [
-        argmax({number: values[fold] for number, values in by_fold.items()}, "greatest")
-        for fold in range(len(simulation.folds))
-    ]
-    error = float(torch.tensor(of_folds).double().std()) / math.sqrt(len(of_folds))
-    return NumberEstimate(best, curve(scores, simulation.n_known), error)
+    candidates = simulation.grid.powers(simulation.grid.default())
+    best: tuple[float, list[dict[int, float]], dict[int, float]] | None = None
+    with progress.track("Number of categories", len(candidates) * len(simulation.folds)) as bar:
+        for parameters in candidates:
+            of_folds = simulation.score_numbers(parameters, max_novel, bar)
+            scores = {number: _mean([fold[number] for fold in of_folds]) for number in of_folds[0]}
+            if best is None or max(scores.values()) > best[0]:
+                best = max(scores.values()), of_folds, scores
+    assert best is not None
+    _, of_folds, scores = best
+    of_single = [argmax(fold, "greatest") for fold in of_folds]
+    error = float(torch.tensor(of_single).double().std())
+    return NumberEstimate(argmax(scores, "greatest"), curve(scores, simulation.n_known), error)
 
 
 def select_parameters(
     simulation: SimulatedNovelty, n_novel: int, progress: Progress
 ) -> tuple[DiscoveryParameters, float | None]:
-    """Select parameters for `n_novel` novel categories, and return their mean accuracy on hidden images.
+    """Select parameters for `n_novel` novel categories, and return their mean score on hidden images.
 
-    If no class can be hidden, they are the defaults, and the accuracy is None.
+    If no class can be hidden, they are the defaults, and the score is None.
     """
     grid = simulation.grid
     parameters = grid.default()
     if not simulation.folds:
         return parameters, None
-    metrics = grid.metrics(parameters)
-    with progress.track("Simulated novelty", len(metrics) + len(grid.power)) as bar:
-        parameters, _ = _best(simulation, metrics, n_novel, bar)
-        return _best(simulation, grid.powers(parameters), n_novel, bar)
+    with progress.track("Simulated novelty", len(grid.power) + len(grid.metrics(parameters))) as bar:
+        parameters, _ = _best(simulation, grid.powers(parameters), n_novel, bar)
+        return _best(simulation, grid.metrics(parameters), n_novel, bar)
 
 
 def _best(
