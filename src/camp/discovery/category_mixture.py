@@ -36,7 +36,8 @@ FIRST_ITERATIONS, ITERATIONS, SINKHORN_ITERATIONS = 12, 3, 10
 Sinkhorn iterations in each alternation; offsets are carried over."""
 N_CANDIDATES = 5
 """Images that are tried as the start of each novel category."""
-_LEAST_SIZE = 1e-3
+_LEAST_SIZE, _GREATEST_OFFSET = 1e-3, 50.0
+"""Bounds of the number of images of a category and of its offset, which has no limit if none are near."""
 
 
 @dataclass(frozen=True)
@@ -69,12 +70,11 @@ class Statistics:
 
 @dataclass(frozen=True)
 class CategoryMixture:
-    """Categories of the unlabelled images of a batch."""
+    """Categories of a batch."""
 
     n_novel: int
     weights: Tensor
     """q (n, K), the weight of each category for each image; the known ones come first."""
-    objective: float
 
 
 def fit_mixtures(
@@ -115,7 +115,7 @@ def fit_mixtures(
         of_all = points.new_zeros(len(points), n_known + n_novel)
         of_all[labelled] = F.one_hot(index, n_known + n_novel).to(points.dtype)
         of_all[~labelled] = weights
-        yield CategoryMixture(n_novel, of_all, _objective(costs, weights, sizes))
+        yield CategoryMixture(n_novel, of_all)
         if n_novel:
             losses = -torch.log1p(-weights[:, n_known:].clamp_max(1 - 1e-6)).sum(dim=0)
             kept = torch.arange(n_known + n_novel) != n_known + int(losses.argmin())
@@ -170,6 +170,7 @@ def _transport(costs: Tensor, offsets: Tensor, sizes: ClassSizes) -> tuple[Tenso
         scale = offsets.exp()
         assigned = scale * (kernel.T @ (kernel @ scale).reciprocal())
         offsets = strengths * (offsets + log_expected - assigned.clamp_min(_LEAST_SIZE).log())
+        offsets = offsets.clamp(-_GREATEST_OFFSET, _GREATEST_OFFSET)
     weights = kernel * offsets.exp()
     return weights / weights.sum(dim=1, keepdim=True), offsets
 
@@ -180,11 +181,3 @@ def _within(points: Tensor, weights: Tensor, statistics: Statistics, model: Plda
     distances = torch.cdist(points, posterior.mean).square() + posterior.variance.sum(dim=1)
     ratio = float((weights * distances).sum() / points.numel()) / model.within
     return model.within * min(max(ratio, 0.5), 2.0)
-
-
-def _objective(costs: Tensor, weights: Tensor, sizes: ClassSizes) -> float:
-    """Value that the weights minimise."""
-    assigned, log_expected = weights.sum(dim=0).clamp_min(_LEAST_SIZE), sizes.expected.log()
-    transport = (weights * (weights.clamp_min(1e-30).log() + costs - log_expected)).sum()
-    rho = sizes.strengths() / (1 - sizes.strengths())
-    return float(transport + (rho * assigned * (assigned.log() - log_expected - 1)).sum())

@@ -31,8 +31,6 @@ _LEAST_SIZE = 0.3
 _LEAST_RATIO = 0.05
 """Lower bound of (1 - a) / a, where there are fewer unlabelled images than novel classes of average size need."""
 
-_MOST_STRENGTH = 0.999
-
 
 @dataclass(frozen=True)
 class ClassSizes:
@@ -66,5 +64,5 @@ class ClassSizes:
         return cls((expected * n_unlabelled / expected.sum()).float(), dispersion.float())
 
     def strengths(self) -> Tensor:
-        """How strictly categories follow the expected sizes, h = 1 - v / e (K,), from 0 (not at all) to nearly 1."""
-        return (1 - self.dispersion).clamp(0, _MOST_STRENGTH)
+        """How strictly categories follow the expected sizes, h = 1 - v / e (K,), from 0 (not at all) to 1 (exactly)."""
+        return (1 - self.dispersion).clamp_min(0)
