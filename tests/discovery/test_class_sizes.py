@@ -7,7 +7,9 @@ from camp.core.types import UNLABELLED
 from camp.discovery.class_sizes import ClassSizes
 
 
-def labels_of(sizes: torch.Tensor, n_known: int, share: float, seed: int) -> tuple[torch.Tensor, torch.Tensor]:
+def labels_of(
+    sizes: torch.Tensor, n_known: int, share: float, seed: int
+) -> tuple[torch.Tensor, torch.Tensor]:
     """Labels of classes of these sizes, and the number of unlabelled images of each."""
     draw = torch.Generator().manual_seed(seed)
     truth = torch.arange(len(sizes)).repeat_interleave(sizes)
@@ -41,7 +43,9 @@ def test_the_variance_is_that_of_the_prediction():
     """Over many classes, squared errors of known classes are v on average (gamma-distributed sizes)."""
     draw = torch.Generator().manual_seed(3)
     concentration = torch.full((4000,), 2.0)
-    rates = torch._standard_gamma(concentration, generator=draw) * 20  # torch.distributions takes no generator
+    rates = (
+        torch._standard_gamma(concentration, generator=draw) * 20
+    )  # torch.distributions takes no generator
     labels, unlabelled = labels_of(torch.poisson(rates, generator=draw).long() + 1, 4000, 0.4, seed=4)
     present = labels[labels != UNLABELLED].unique()
     sizes = ClassSizes.predict(labels, 0)

@@ -54,7 +54,9 @@ class Plda:
         means = class_means(points, index, n_classes).to(points.dtype)
         degrees_of_freedom = max(len(points) - n_classes, 1) * points.shape[1]
         within = float((points - means[index]).square().sum()) / degrees_of_freedom
-        within = within or float(points.var(correction=0)) or 1.0  # classes of one image each, or of equal images
+        within = (
+            within or float(points.var(correction=0)) or 1.0
+        )  # classes of one image each, or of equal images
         spread = means if n_classes > 1 else points
         between = spread.var(dim=0, correction=min(1, len(spread) - 1))
         between = between - within * float((1 / counts).mean())  # the noise of the means
