@@ -7,6 +7,7 @@ from small_batches import gaussians, half_labelled
 
 from camp.core.types import UNLABELLED
 from camp.discovery.category_mixture import (
+    MixtureParameters,
     Statistics,
     _transport,
     discover_by_mixture,
@@ -29,7 +30,7 @@ def task() -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
 
 def test_known_and_novel_classes_are_found(task):
     points, labels, truth = task
-    weights = discover_by_mixture(points, labels, 3, 0.5, draw())
+    weights = discover_by_mixture(points, labels, 3, MixtureParameters(0.5), draw())
     assert weights.shape == (160, 8)
     torch.testing.assert_close(weights.sum(dim=1), torch.ones(160))
     categories = weights.argmax(dim=1)
@@ -44,13 +45,16 @@ def test_classes_of_unequal_sizes_are_found():
     kept = torch.arange(len(truth)) % 60 < torch.tensor([60, 30, 15, 8, 40, 50, 20, 6])[truth]
     points, truth = F.normalize(features[kept], dim=1), truth[kept]
     labels = half_labelled(truth, 5)
-    categories = discover_by_mixture(points, labels, 3, 0.5, draw()).argmax(dim=1)
+    categories = discover_by_mixture(points, labels, 3, MixtureParameters(0.5), draw()).argmax(dim=1)
     assert cluster_accuracy(categories, truth) > 0.95
 
 
 def test_superfluous_categories_are_removed_first(task):
     points, labels, truth = task
-    fits = {fit.n_novel: fit.weights.argmax(dim=1) for fit in fit_mixtures(points, labels, 6, 0, 0.5, draw())}
+    fits = {
+        fit.n_novel: fit.weights.argmax(dim=1)
+        for fit in fit_mixtures(points, labels, 6, 0, MixtureParameters(0.5), draw())
+    }
     assert list(fits) == [6, 5, 4, 3, 2, 1, 0]
     assert cluster_accuracy(fits[3], truth) > 0.95
     # With two, one novel class has lost its category, and the others keep theirs.
@@ -64,10 +68,20 @@ def test_without_unlabelled_images_or_novel_categories(task, n_novel):
     points, _, truth = task
     labels = truth if not n_novel else truth.where(truth < 7, UNLABELLED)[:147]
     n_unlabelled = int((labels == UNLABELLED).sum())
-    weights = discover_by_mixture(points[: len(labels)], labels, n_novel, 0.5, draw())
+    weights = discover_by_mixture(points[: len(labels)], labels, n_novel, MixtureParameters(0.5), draw())
     assert weights.shape == (len(labels), len(labels[labels != UNLABELLED].unique()) + n_novel)
     assert n_unlabelled in (0, 7)
     assert bool(weights.isfinite().all())
+
+
+def test_without_the_prior_sizes_are_free():
+    """Two novel classes, of which one is much larger: equal weights do not divide it."""
+    features, truth = gaussians(list(range(6)), 40, seed=4)
+    kept = (truth != 5) | (torch.arange(len(truth)) % 40 < 5)
+    points, truth = F.normalize(features[kept], dim=1), truth[kept]
+    parameters = MixtureParameters(0.5, size_prior=False)
+    categories = discover_by_mixture(points, half_labelled(truth, 4), 2, parameters, draw()).argmax(dim=1)
+    assert cluster_accuracy(categories, truth) > 0.95
 
 
 def test_statistics_gain_categories():

@@ -167,6 +167,7 @@ def test_roots_around_the_median():
         ({"shrinkage": 0.0}, "must be above 0"),
         ({"shrinkage": 1.5}, "between 0 and 1"),
         ({"power": 0.0}, "must be above 0"),
+        ({"start_factor": 0}, "at least the number wanted"),
         ({"n_components": 0}, "at least one component"),
     ],
 )

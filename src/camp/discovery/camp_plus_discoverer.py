@@ -9,8 +9,6 @@ The within-class scatter is kept for later batches; images are not. All but the 
 first MAX_DIM principal axes of the features.
 """
 
-from dataclasses import asdict
-
 import torch
 import torch.nn.functional as F
 from torch import Tensor
@@ -19,7 +17,7 @@ from camp.core.progress import Progress
 from camp.core.seeds import generator
 from camp.core.types import UNLABELLED
 from camp.discovery.base import DiscoveryResult, FeatureBatch, NumberEstimate
-from camp.discovery.category_mixture import discover_by_mixture
+from camp.discovery.category_mixture import MixtureParameters, discover_by_mixture
 from camp.discovery.class_metric import compares_directions, fit_components, principal_axes
 from camp.discovery.class_scatter import WithinClassScatter
 from camp.discovery.kmeans_discoverer import SemiSupervisedKMeansDiscoverer
@@ -86,7 +84,9 @@ class CampPlusDiscoverer(SemiSupervisedKMeansDiscoverer):
         self.scatter, self.shrinkage = self.scatter.add(u[labelled], labels[labelled]), parameters.shrinkage
         self._whitening = None
         known = labels[labelled].unique().tolist()
-        weights = self._weights(self._points(u, axes, parameters), batch, n_novel, parameters.power, progress)
+        weights = self._weights(
+            self._points(u, axes, parameters), batch, n_novel, parameters.mixture, progress
+        )
         assignments = weights.argmax(dim=1)
         kept = torch.bincount(assignments, minlength=weights.shape[1]) > 0  # novel categories may be empty
         weights = weights[:, kept]
@@ -95,11 +95,16 @@ class CampPlusDiscoverer(SemiSupervisedKMeansDiscoverer):
             assignments=(kept.cumsum(dim=0) - 1)[assignments],
             centroids=weights.T @ u / weights.sum(dim=0)[:, None],
             estimate=estimate,
-            parameters={**asdict(parameters), "score": score},
+            parameters={**parameters.selected(), "score": score},
         )
 
     def _weights(
-        self, points: Tensor, batch: FeatureBatch, n_novel: int, power: float, progress: Progress
+        self,
+        points: Tensor,
+        batch: FeatureBatch,
+        n_novel: int,
+        parameters: MixtureParameters,
+        progress: Progress,
     ) -> Tensor:
         """Weight (n, K) of each category for each point (n, d); by k-means if no class is known."""
         labels = batch.labels
@@ -107,7 +112,7 @@ class CampPlusDiscoverer(SemiSupervisedKMeansDiscoverer):
             clusters = self._cluster(points, batch, n_novel, progress)
             return F.one_hot(clusters.assignments, n_novel).to(points.dtype)
         draw = generator(batch.seed, "mixture", batch.index)
-        return discover_by_mixture(points, labels, n_novel, power, draw)
+        return discover_by_mixture(points, labels, n_novel, parameters, draw)
 
     def state(self) -> dict[str, Tensor]:
         """The scatter, and the shrinkage that was selected last."""

@@ -29,8 +29,6 @@ from camp.discovery.class_scatter import class_sums
 from camp.discovery.class_sizes import ClassSizes
 from camp.discovery.plda import Plda
 
-START_FACTOR = 2
-"""Number of novel categories at the start, relative to the number wanted."""
 FIRST_ITERATIONS, ITERATIONS, SINKHORN_ITERATIONS = 12, 3, 10
 """Alternations at the start (with the variance of the labelled images) and for every number of novel categories, and
 Sinkhorn iterations in each alternation; offsets are carried over."""
@@ -69,6 +67,18 @@ class Statistics:
 
 
 @dataclass(frozen=True)
+class MixtureParameters:
+    """How a mixture is fitted."""
+
+    power: float
+    """t"""
+    size_prior: bool = True
+    """Whether sizes are predicted; otherwise categories are equally likely."""
+    start_factor: int = 2
+    """Number of novel categories at the start, relative to the number wanted."""
+
+
+@dataclass(frozen=True)
 class CategoryMixture:
     """Categories of a batch."""
 
@@ -82,7 +92,7 @@ def fit_mixtures(
     labels: Tensor,
     most: int,
     least: int,
-    power: float,
+    parameters: MixtureParameters,
     generator: torch.Generator,
 ) -> Iterator[CategoryMixture]:
     """Fit mixtures with `most` novel categories, one less, and so on to `least`.
@@ -91,13 +101,13 @@ def fit_mixtures(
         points: (n, d)
         labels: (n,) of known classes, of which there is at least one, or UNLABELLED.
         most, least: Numbers of novel categories.
-        power: t
+        parameters: Of these, `start_factor` is not used.
         generator: Source of the start.
 
     Yields:
         The categories of all points; labelled ones are in their class.
     """
-    labelled = labels != UNLABELLED
+    labelled, power = labels != UNLABELLED, parameters.power
     classes, index = labels[labelled].unique(return_inverse=True)
     n_known, x = len(classes), points[~labelled]
     known = Statistics.of_classes(points[labelled], index, n_known)
@@ -105,7 +115,8 @@ def fit_mixtures(
     current = known.with_novel(_choose_starts(x, known, model, most, power, generator))
     offsets = points.new_zeros(n_known + most)
     for n_novel in range(most, least - 1, -1):
-        sizes = ClassSizes.predict(labels, n_novel)
+        predict = ClassSizes.predict if parameters.size_prior else ClassSizes.uniform
+        sizes = predict(labels, n_novel)
         for iteration in range(ITERATIONS + FIRST_ITERATIONS * (n_novel == most)):
             costs = -power * model.log_predictive(x, model.posterior(current.counts, current.sums))
             weights, offsets = _transport(costs, offsets, sizes)
@@ -123,7 +134,7 @@ def fit_mixtures(
 
 
 def discover_by_mixture(
-    points: Tensor, labels: Tensor, n_novel: int, power: float, generator: torch.Generator
+    points: Tensor, labels: Tensor, n_novel: int, parameters: MixtureParameters, generator: torch.Generator
 ) -> Tensor:
     """Find the categories of points (n, d) with labels (n,) of known classes or UNLABELLED.
 
@@ -131,8 +142,8 @@ def discover_by_mixture(
         The weight (n, K) of the known classes, ascending, and of `n_novel` novel categories for each point; a labelled
         point is in its class.
     """
-    most = min(START_FACTOR * n_novel, int((labels == UNLABELLED).sum()))
-    for mixture in fit_mixtures(points, labels, most, n_novel, power, generator):
+    most = min(parameters.start_factor * n_novel, int((labels == UNLABELLED).sum()))
+    for mixture in fit_mixtures(points, labels, most, n_novel, parameters, generator):
         weights = mixture.weights
     return weights
 

@@ -63,6 +63,14 @@ class ClassSizes:
         dispersion = torch.cat([(variance * scale).expand(len(counts)), (variance / size).expand(n_novel)])
         return cls((expected * n_unlabelled / expected.sum()).float(), dispersion.float())
 
+    @classmethod
+    def uniform(cls, labels: Tensor, n_novel: int) -> Self:
+        """Equal weights without any constraint, for the ablation."""
+        known = len(labels[labels != UNLABELLED].unique())
+        n_unlabelled = float((labels == UNLABELLED).sum())
+        count = known + n_novel
+        return cls(torch.full((count,), n_unlabelled / count), torch.ones(count))
+
     def strengths(self) -> Tensor:
         """How strictly categories follow the expected sizes, h = 1 - v / e (K,), from 0 (not at all) to 1 (exactly)."""
         return (1 - self.dispersion).clamp_min(0)

@@ -28,7 +28,7 @@ from torch import Tensor
 from camp.core.progress import Bar, Progress
 from camp.core.types import UNLABELLED
 from camp.discovery.base import NumberEstimate
-from camp.discovery.category_mixture import discover_by_mixture, fit_mixtures
+from camp.discovery.category_mixture import MixtureParameters, discover_by_mixture, fit_mixtures
 from camp.discovery.category_search import argmax, curve, random_groups
 from camp.discovery.class_metric import Components, compares_directions, fit_components
 from camp.discovery.class_scatter import WithinClassScatter
@@ -50,8 +50,15 @@ class DiscoveryParameters:
     """Weight of the identity in the within-class scatter."""
     n_components: int
     """Number of principal components of the mixture."""
-    power: float
-    """Exponent of the densities of the mixture."""
+    mixture: MixtureParameters
+
+    def selected(self) -> dict[str, float | None]:
+        """Return the parameters that are selected by cross-validation, by name."""
+        return {
+            "shrinkage": self.shrinkage,
+            "n_components": self.n_components,
+            "power": self.mixture.power,
+        }
 
 
 @dataclass(frozen=True)
@@ -61,10 +68,14 @@ class ParameterGrid:
     shrinkage: tuple[float, ...] = (0.7, 0.5, 0.9)
     n_components: tuple[int, ...] = (64, 32, 128)
     power: tuple[float, ...] = (0.5, 0.25, 1.0)
+    size_prior: bool = True
+    """As in `MixtureParameters`, and not selected; so is the next."""
+    start_factor: int = 2
 
     def default(self) -> DiscoveryParameters:
         """Parameters where nothing can be cross-validated."""
-        return DiscoveryParameters(self.shrinkage[0], self.n_components[0], self.power[0])
+        mixture = MixtureParameters(self.power[0], self.size_prior, self.start_factor)
+        return DiscoveryParameters(self.shrinkage[0], self.n_components[0], mixture)
 
     def metrics(self, parameters: DiscoveryParameters) -> list[DiscoveryParameters]:
         """`parameters` with every shrinkage and number of components."""
@@ -73,7 +84,7 @@ class ParameterGrid:
 
     def powers(self, parameters: DiscoveryParameters) -> list[DiscoveryParameters]:
         """`parameters` with every power."""
-        return [replace(parameters, power=power) for power in self.power]
+        return [replace(parameters, mixture=replace(parameters.mixture, power=power)) for power in self.power]
 
 
 @dataclass(frozen=True)
@@ -158,7 +169,7 @@ class SimulatedNovelty:
     def _score(self, fold: Fold, seed: int, parameters: DiscoveryParameters, n_novel: int) -> float:
         points, draw = self._points(fold, parameters), torch.Generator().manual_seed(seed)
         count = min(self._n_hidden(fold) + n_novel, _n_unlabelled(fold))
-        found = discover_by_mixture(points, fold.shown, count, parameters.power, draw)
+        found = discover_by_mixture(points, fold.shown, count, parameters.mixture, draw)
         return fold.score(found.argmax(dim=1), self.labels)
 
     def score_numbers(
@@ -170,7 +181,7 @@ class SimulatedNovelty:
             points, draw = self._points(fold, parameters), torch.Generator().manual_seed(seed)
             n_hidden = min(self._n_hidden(fold), _n_unlabelled(fold))
             most = min(n_hidden + max_novel, _n_unlabelled(fold))
-            mixtures = fit_mixtures(points, fold.shown, most, n_hidden, parameters.power, draw)
+            mixtures = fit_mixtures(points, fold.shown, most, n_hidden, parameters.mixture, draw)
             of_fold = {
                 found.n_novel - n_hidden: fold.score(found.weights.argmax(dim=1), self.labels)
                 for found in mixtures

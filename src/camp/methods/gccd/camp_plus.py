@@ -13,7 +13,7 @@ centroids and one D x D matrix, and no image.
 Training is CAMP's, and off by default (docs/results.md, "Ablation of CAMP+").
 """
 
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass, replace
 
 from torch import Tensor
 
@@ -44,6 +44,10 @@ class CampPlusSettings(CampSettings):
     """d, the number of principal components that are clustered; by default selected by cross-validation."""
     power: float | None = None
     """t, the exponent of the densities of categories; by default selected by cross-validation."""
+    size_prior: bool = True
+    """Predict the sizes of categories from those of the labelled classes; off for the ablation."""
+    start_factor: int = 2
+    """Number of novel categories that the mixture starts with, relative to the number wanted."""
 
     def after_training(self) -> tuple[str, ...] | None:
         """Return None: training is not shared."""
@@ -51,8 +55,9 @@ class CampPlusSettings(CampSettings):
 
     def grid(self) -> ParameterGrid:
         """Return the values that parameters are selected from; those that were given are fixed."""
-        given = {field.name: getattr(self, field.name) for field in fields(ParameterGrid)}
-        return ParameterGrid(**{name: (value,) for name, value in given.items() if value is not None})
+        given = {name: getattr(self, name) for name in ("shrinkage", "n_components", "power")}
+        selected = {name: (value,) for name, value in given.items() if value is not None}
+        return ParameterGrid(**selected, size_prior=self.size_prior, start_factor=self.start_factor)
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -62,6 +67,10 @@ class CampPlusSettings(CampSettings):
         check_share("shrinkage", self.shrinkage)
         if self.exemplars and not self.train:
             raise CampError("CAMP+ keeps no images unless it trains: add --train, or leave out --exemplars.")
+        if self.start_factor < 1:
+            raise CampError(
+                f"The mixture starts with at least the number wanted, not {self.start_factor} times it."
+            )
         if self.n_components is not None and self.n_components < 1:
             raise CampError(f"Clustering needs at least one component, not {self.n_components}.")
         if self.adapter not in ("none", "linear"):
