@@ -127,10 +127,10 @@ def fit_components(
 def principal_axes(x: Tensor, n_axes: int) -> Tensor:
     """First principal axes (D, n_axes) of x (n, D), by decreasing variance.
 
-    By the covariance matrix in torch, which is several times faster than scikit-learn's PCA here.
+    By the scatter matrix in torch, which is several times faster than scikit-learn's PCA here.
     """
-    covariance = x.double().T.cov(correction=0)
-    vectors: Tensor = torch.linalg.eigh(covariance).eigenvectors.flip(1)[:, :n_axes]
+    centred = (x - x.mean(dim=0)).double()
+    vectors: Tensor = torch.linalg.eigh(centred.T @ centred).eigenvectors.flip(1)[:, :n_axes]
     return vectors.to(x.dtype).contiguous()
 
 

@@ -46,7 +46,7 @@ class ClassSizes:
         """Predict the numbers for labels (n,) of known classes, of which there is at least one, or UNLABELLED.
 
         >>> ClassSizes.predict(torch.tensor([0, 0, 0, 0, 1, 1] + 6 * [UNLABELLED]), 0).expected
-        tensor([3., 3.])
+        tensor([2.5000, 3.5000])
         """
         labelled = labels[labels != UNLABELLED]
         n_unlabelled = len(labels) - len(labelled)
