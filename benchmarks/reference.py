@@ -67,8 +67,6 @@ RENAMED = {
     "recipe": "parameters",
     "tame": "power_transform",
     "directions": "n_components",
-    "sharpness": "inverse_temperature",
-    "hold": "size_prior",
 }
 """Keys of results that have another name since they were recorded: old -> new."""
 

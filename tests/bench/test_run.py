@@ -188,6 +188,29 @@ def test_views_from_the_bank_and_fresh_views(
     assert any("random weights" in note for note in results_of(banked.folder)["notes"])
 
 
+def test_a_method_that_trains_nothing_needs_no_augmented_views(
+    images: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Another method adds them to the same bank, with the results of a bank of its own."""
+    options = {**SMALL, "tasks": 2, "novel_fraction": 0.34, "order": "given", "data": images,
+               "backbone": "vit-s16", "weights": "random", "resolution": 32, "depth": 2,
+               "augmentations": 2}  # fmt: skip
+
+    def run(method: str, bank: str, name: str) -> dict[str, Any]:
+        monkeypatch.setenv("CAMP_BANKS", str(tmp_path / bank))
+        camp.run("folder", method=method, out=tmp_path / name, **taken(method, options))
+        return numbers(tmp_path / name)
+
+    def sizes(bank: str) -> list[int]:
+        return sorted(path.stat().st_size for path in (tmp_path / bank).glob("*/augmented/*.bin"))
+
+    run("frozen", "shared", "frozen")
+    assert not any(sizes("shared"))
+    assert run("camp", "shared", "after") == run("camp", "own", "alone")
+    assert sizes("shared") == sizes("own")
+    assert any(sizes("own"))
+
+
 def test_vectors(vectors: Path, tmp_path: Path) -> None:
     finished = camp.run("embeddings", out=tmp_path / "run", data=vectors, tasks=2, **SMALL)
     results = results_of(tmp_path / "run")

@@ -64,6 +64,38 @@ def test_caps():
     assert split != make_split(scenario, toy(10, 20, 6), 1)
 
 
+def test_a_long_tail_falls_exponentially_over_a_random_order():
+    sizes = _train_sizes(imbalance=10)
+    assert sorted(sizes, reverse=True) == [200, 155, 120, 93, 72, 56, 43, 33, 26, 20]
+    assert sizes != sorted(sizes, reverse=True)
+    assert sizes != _train_sizes(seed=1, imbalance=10)
+    assert sorted(_train_sizes(imbalance=50, images_per_class=20))[:2] == [2, 2]
+    assert _train_sizes(imbalance=1) == _train_sizes() == [200] * 10
+
+
+def test_a_random_tail_has_classes_of_four_images_to_all():
+    sizes = [size for seed in range(20) for size in _train_sizes(seed=seed, imbalance="random")]
+    assert 4 <= min(sizes) < 8
+    assert 150 < max(sizes) <= 200
+    assert 20 < np.median(sizes) < 40  # log-uniform: the geometric mean is 28
+    assert _train_sizes(imbalance="random", images_per_class=3) == [3] * 10
+
+
+def test_a_long_tail_leaves_test_images_and_the_labels_of_the_rest_alone():
+    def keys(**settings) -> tuple[set[str], set[str]]:
+        split = make_split(Scenario(tasks=2, order="given", **settings), toy(10, 200), 3)
+        return {k for t in split.tasks for k in t.labelled}, {k for t in split.tasks for k in t.test}
+
+    full, tailed = keys(), keys(imbalance=4.0)
+    assert tailed[1] == full[1]
+    assert tailed[0] < full[0]
+
+
+def _train_sizes(seed: int = 0, **settings) -> list[int]:
+    split = make_split(Scenario(tasks=2, order="given", **settings), toy(10, 200), seed)
+    return np.bincount(labels_of([k for t in split.tasks for k in (*t.labelled, *t.unlabelled)])).tolist()
+
+
 # Presets
 
 

@@ -33,6 +33,8 @@ def test_presets_are_scenarios_of_every_data_set():
         ({"labelling": "half"}, "labelling must be one of bernoulli, exact"),
         ({"order": "random"}, "order must be one of paper, seed, given"),
         ({"images_per_class": 0}, "images_per_class must be at least 1"),
+        ({"imbalance": 0.5}, "at least 1, not 0.5"),
+        ({"imbalance": "much"}, 'a ratio or "random"'),
         ({"test_per_class": 0}, "test_per_class must be at least 1"),
         ({"first_fraction": 1.0}, "first_fraction must lie between 0 and 1"),
         ({"recurring_fraction": 1.0}, "below 1"),

@@ -19,9 +19,7 @@ from camp.discovery.semi_supervised_kmeans import semi_supervised_kmeans
 from camp.discovery.simulated_novelty import ParameterGrid
 
 QUIET = Progress(quiet=True)
-SMALL = ParameterGrid(
-    shrinkage=(0.5,), n_components=(16,), inverse_temperature=(10.0,), size_prior=(0.9, 0.5)
-)
+SMALL = ParameterGrid(shrinkage=(0.5,), n_components=(16,), power=(0.5, 1.0))
 
 MAKERS = {
     "k-means": lambda: SemiSupervisedKMeansDiscoverer(n_init=10),

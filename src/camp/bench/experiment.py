@@ -67,9 +67,10 @@ class Experiment:
         return cls(settings, dataset, split, backbone, method, device)
 
     def image_keys(self) -> tuple[list[str], set[str]]:
-        """Return the keys of all images of the split, sorted, and those of the training images."""
+        """Return the keys of all images of the split, sorted, and those of images that need augmented views."""
         train = {key for task in self.split.tasks for key in (*task.labelled, *task.unlabelled)}
-        return sorted(train.union(*(task.test for task in self.split.tasks))), train
+        keys = sorted(train.union(*(task.test for task in self.split.tasks)))
+        return keys, train if self.method.trains else set()
 
     def bank(self) -> Bank:
         """Open the view bank that the experiment reads."""

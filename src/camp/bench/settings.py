@@ -32,6 +32,7 @@ _SHAPE = (
     "order",
     "classes",
     "images_per_class",
+    "imbalance",
     "test_per_class",
 )
 """Options that define the scenario; a given split replaces them."""
@@ -68,6 +69,9 @@ class DataSettings:
     """Use only this many classes, the first in the class order."""
     images_per_class: int | None = None
     """Maximum number of training images per class."""
+    imbalance: float | Literal["random"] | None = None
+    """Long-tailed training images: ratio of the largest class to the smallest, with sizes that fall exponentially over a
+    random order of the classes, or `random`: each class has a random number of images, from 4 to all."""
     test_per_class: int | None = None
     """Maximum number of test images per class."""
     split: str | None = None

@@ -10,6 +10,9 @@ from camp.data.datasets.base import Dataset
 from camp.data.scenario import Scenario
 from camp.data.split import Split, TaskKeys, make_tasks
 
+_FEWEST = 4
+"""Smallest number of images of a class with `imbalance` "random"."""
+
 
 def make_split(scenario: Scenario, dataset: Dataset, seed: int) -> Split:
     """Divide the images of `dataset` into the tasks of `scenario`.
@@ -24,12 +27,13 @@ def make_split(scenario: Scenario, dataset: Dataset, seed: int) -> Split:
     test = _keys_by_class(dataset, dataset.is_test)
     parts = [TaskKeys() for _ in chunks]
     class_of: dict[str, int] = {}
+    sizes = _class_sizes(scenario, {dataset.classes[label]: len(train[label]) for label in stream}, seed)
     for task, (chunk, novel) in enumerate(zip(chunks, novel_counts(scenario, chunks))):
         for place, label in enumerate(chunk):
             name = dataset.classes[label]
             # One draw per image of the class, so that a cap or recurring images do not change other labels.
             draws = numpy_generator(seed, "labelled", name).random(len(train[label]))
-            kept = _sample_rows(len(train[label]), scenario.images_per_class, "images", name)
+            kept = _sample_rows(len(train[label]), sizes[name], "images", name)
             now, *later = _divide_over_tasks(scenario, kept, len(chunks) - task - 1, seed, name)
             labelled = _choose_labelled(scenario, draws, now) if place < len(chunk) - novel else set()
             for row in now:
@@ -51,6 +55,23 @@ def make_split(scenario: Scenario, dataset: Dataset, seed: int) -> Split:
         class_of=class_of,
         tasks=make_tasks(parts, class_of),
     )
+
+
+def _class_sizes(scenario: Scenario, counts: dict[str, int], seed: int) -> dict[str, int]:
+    """Return the number of train images that each class keeps of its `counts`, by name."""
+    cap = scenario.images_per_class
+    sizes = counts if cap is None else {name: min(count, cap) for name, count in counts.items()}
+    if scenario.imbalance is None:
+        return sizes
+    draws = {name: float(numpy_generator(seed, "imbalance", name).random()) for name in sizes}
+    if scenario.imbalance == "random":  # log-uniform
+        return {
+            n: round(min(_FEWEST, size) * max(size / _FEWEST, 1) ** draws[n]) for n, size in sizes.items()
+        }
+    shares = scenario.imbalance ** -np.linspace(0, 1, len(sizes))
+    order = sorted(sizes, key=lambda name: draws[name])
+    # Two at least, so that a known class can have an image without a label.
+    return {n: min(sizes[n], max(2, round(sizes[n] * share))) for n, share in zip(order, shares)}
 
 
 def _divide_over_tasks(

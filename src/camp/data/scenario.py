@@ -58,6 +58,9 @@ class Scenario:
     """Whether methods are given the numbers of novel categories and of all categories."""
     images_per_class: int | None = None
     """Maximum number of train images per class, the same images for every seed; None for all."""
+    imbalance: float | Literal["random"] | None = None
+    """Long tail of the train images: number of images of the largest class over that of the smallest, with an
+    exponential profile over a random class order; `random`: classes keep a random number; None: no long tail."""
     test_per_class: int | None = None
     """Maximum number of test images per class; None for all."""
     classes: int | None = None
@@ -91,6 +94,11 @@ class Scenario:
             value = getattr(self, name)
             if value is not None and value < 1:
                 raise CampError(f"{name} must be at least 1, or None for all images, not {value}.")
+        if isinstance(self.imbalance, str):
+            if self.imbalance != "random":
+                raise CampError(f'imbalance is a ratio or "random", not "{self.imbalance}".')
+        elif self.imbalance is not None and not self.imbalance >= 1:
+            raise CampError(f"imbalance is a ratio of sizes, at least 1, not {self.imbalance}.")
         if self.classes is not None and self.classes < self.tasks:
             raise CampError(
                 f"{self.classes} classes cannot be divided into {self.tasks} tasks; use fewer tasks."

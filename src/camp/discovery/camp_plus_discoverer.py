@@ -1,13 +1,13 @@
-"""CAMP+'s discovery: clusters of whitened features, with parameters selected by simulated novelty.
+"""CAMP+'s discovery: a mixture of categories in whitened features, with parameters selected by simulated novelty.
 
     u = unit(root(z - median z)),   root(x) = sign(x) |x|^(1/2)          power transform of the network's features z
     S = (1 - s) W + s tr(W) / D I                                        shrunk scatter within all labelled classes so far
-    p = the first d principal components of u S^{-1/2}                   clustered under a size constraint
+    x = unit of the first d principal components of u S^{-1/2}           points of the mixture (`category_mixture`)
+    c_k = sum_i q_ik u_i / sum_i q_ik                                    centroids, weighted by the assignments
 
-The within-class scatter is kept for later batches; images are not.
+The within-class scatter is kept for later batches; images are not. All but the scatter and the centroids is computed in the
+first MAX_DIM principal axes of the features.
 """
-
-from dataclasses import asdict
 
 import torch
 import torch.nn.functional as F
@@ -17,8 +17,9 @@ from camp.core.progress import Progress
 from camp.core.seeds import generator
 from camp.core.types import UNLABELLED
 from camp.discovery.base import DiscoveryResult, FeatureBatch, NumberEstimate
-from camp.discovery.class_metric import compares_directions, fit_components
-from camp.discovery.class_scatter import WithinClassScatter, class_means
+from camp.discovery.category_mixture import MixtureParameters, discover_by_mixture
+from camp.discovery.class_metric import compares_directions, fit_components, principal_axes
+from camp.discovery.class_scatter import WithinClassScatter
 from camp.discovery.kmeans_discoverer import SemiSupervisedKMeansDiscoverer
 from camp.discovery.number_of_categories import estimate_without_labels
 from camp.discovery.simulated_novelty import (
@@ -28,7 +29,9 @@ from camp.discovery.simulated_novelty import (
     estimate_number,
     select_parameters,
 )
-from camp.discovery.size_constraints import constrain_sizes
+
+MAX_DIM = 512
+"""Greatest dimension in which features are whitened and clustered; little variance of image features lies outside."""
 
 
 class CampPlusDiscoverer(SemiSupervisedKMeansDiscoverer):
@@ -73,30 +76,43 @@ class CampPlusDiscoverer(SemiSupervisedKMeansDiscoverer):
     def discover(self, batch: FeatureBatch, progress: Progress) -> DiscoveryResult:
         """Find known and novel categories of `batch`, whose features were transformed."""
         u, labels = batch.features, batch.labels
-        simulation = self._simulation(batch, "after")
-        n_novel, estimate = batch.number(lambda: self._estimate_by(simulation, batch, progress))
+        axes = _leading_axes(u)
+        simulation = self._simulation(batch, axes, "after")
+        n_novel, estimate = batch.number(lambda: self._estimate_by(simulation, batch, axes, progress))
         parameters, score = select_parameters(simulation, n_novel, progress)
         labelled = labels != UNLABELLED
         self.scatter, self.shrinkage = self.scatter.add(u[labelled], labels[labelled]), parameters.shrinkage
         self._whitening = None
-        points = self._points(u, parameters)
-        start = self._cluster(points, batch, n_novel, progress)
-        assignments = constrain_sizes(points, labels, start, parameters.size_constraint)
-        kept = torch.bincount(assignments, minlength=len(start.centroids)) > 0  # novel clusters may be empty
-        assignments = (kept.cumsum(dim=0) - 1)[assignments]
-        count = int(kept.sum())
-        return DiscoveryResult(
-            labels=(*start.known_labels, *[None] * (count - len(start.known_labels))),
-            assignments=assignments,
-            centroids=class_means(u, assignments, count).float(),
-            estimate=estimate,
-            parameters={
-                "shrinkage": parameters.shrinkage,
-                "n_components": parameters.n_components,
-                **asdict(parameters.size_constraint),
-                "score": score,
-            },
+        known = labels[labelled].unique().tolist()
+        weights = self._weights(
+            self._points(u, axes, parameters), batch, n_novel, parameters.mixture, progress
         )
+        assignments = weights.argmax(dim=1)
+        kept = torch.bincount(assignments, minlength=weights.shape[1]) > 0  # novel categories may be empty
+        weights = weights[:, kept]
+        return DiscoveryResult(
+            labels=(*known, *[None] * (weights.shape[1] - len(known))),
+            assignments=(kept.cumsum(dim=0) - 1)[assignments],
+            centroids=weights.T @ u / weights.sum(dim=0)[:, None],
+            estimate=estimate,
+            parameters={**parameters.selected(), "score": score},
+        )
+
+    def _weights(
+        self,
+        points: Tensor,
+        batch: FeatureBatch,
+        n_novel: int,
+        parameters: MixtureParameters,
+        progress: Progress,
+    ) -> Tensor:
+        """Weight (n, K) of each category for each point (n, d); by k-means if no class is known."""
+        labels = batch.labels
+        if not bool((labels != UNLABELLED).any()):
+            clusters = self._cluster(points, batch, n_novel, progress)
+            return F.one_hot(clusters.assignments, n_novel).to(points.dtype)
+        draw = generator(batch.seed, "mixture", batch.index)
+        return discover_by_mixture(points, labels, n_novel, parameters, draw)
 
     def state(self) -> dict[str, Tensor]:
         """The scatter, and the shrinkage that was selected last."""
@@ -108,31 +124,40 @@ class CampPlusDiscoverer(SemiSupervisedKMeansDiscoverer):
 
     def load_state(self, state: dict[str, Tensor]) -> None:
         """Continue from `state`."""
-        self.scatter = WithinClassScatter(state["scatter"], int(state["degrees_of_freedom"]))
+        total = state["scatter"]
+        self.scatter = WithinClassScatter(total, int(state["degrees_of_freedom"]), len(total))
         self.shrinkage, self._whitening = float(state["shrinkage"]), None
 
-    def _simulation(self, batch: FeatureBatch, when: str) -> SimulatedNovelty:
+    def _simulation(self, batch: FeatureBatch, axes: Tensor, when: str) -> SimulatedNovelty:
         draw = generator(batch.seed, "simulation", batch.index, when)
-        return SimulatedNovelty(batch.features, batch.labels, self.scatter, self.grid, draw)
+        features, scatter = batch.features @ axes, self.scatter.project(axes)
+        return SimulatedNovelty(features, batch.labels, scatter, self.grid, draw)
 
     def _estimate(self, batch: FeatureBatch, progress: Progress, when: str) -> NumberEstimate:
-        return self._estimate_by(self._simulation(batch, when), batch, progress)
+        axes = _leading_axes(batch.features)
+        return self._estimate_by(self._simulation(batch, axes, when), batch, axes, progress)
 
     def _estimate_by(
-        self, simulation: SimulatedNovelty, batch: FeatureBatch, progress: Progress
+        self, simulation: SimulatedNovelty, batch: FeatureBatch, axes: Tensor, progress: Progress
     ) -> NumberEstimate:
         n_known, n_unlabelled = simulation.n_known, batch.n_unlabelled
         most = min(self._max_novel(n_known), n_unlabelled)
         if simulation.folds:
             return estimate_number(simulation, most, progress)
-        points = self._points(batch.features, self.grid.default())
+        points = self._points(batch.features, axes, self.grid.default())
         of_all = estimate_without_labels(points, n_known + most, simulation.generator, progress=progress)
         return NumberEstimate(min(max(of_all.n_novel - n_known, 0), n_unlabelled), of_all.curve)
 
-    def _points(self, u: Tensor, parameters: DiscoveryParameters) -> Tensor:
-        """Points (n, d) to cluster."""
-        components = fit_components(u, self.scatter, parameters.n_components, parameters.shrinkage)
-        return components.points(parameters.n_components, self.unit)
+    def _points(self, u: Tensor, axes: Tensor, parameters: DiscoveryParameters) -> Tensor:
+        """Points (n, d) of the mixture."""
+        scatter, count = self.scatter.project(axes), parameters.n_components
+        return fit_components(u @ axes, scatter, count, parameters.shrinkage).points(count, self.unit)
+
+
+def _leading_axes(features: Tensor) -> Tensor:
+    """First principal axes (D, MAX_DIM) of features (n, D); the identity if D is not greater."""
+    dim = features.shape[1]
+    return principal_axes(features, MAX_DIM) if dim > MAX_DIM else torch.eye(dim)
 
 
 def power_transform(z: Tensor) -> Tensor:

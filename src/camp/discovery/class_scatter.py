@@ -10,7 +10,7 @@ images of a class as well, is added:
     T <- A T A^T + (n_images - n_classes) Cov(e)
 """
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Self
 
 import torch
@@ -27,24 +27,32 @@ class WithinClassScatter:
     """T (D, D) float64."""
     degrees_of_freedom: int
     """Number of images minus number of classes."""
+    dim: int
+    """D, also where the scatter was projected to fewer dimensions."""
 
     @classmethod
     def empty(cls, dim: int) -> Self:
         """Scatter of no image."""
-        return cls(torch.zeros(dim, dim, dtype=torch.float64), 0)
+        return cls(torch.zeros(dim, dim, dtype=torch.float64), 0, dim)
 
     def add(self, features: Tensor, labels: Tensor) -> "WithinClassScatter":
         """Scatter with more classes: `features` (n, D) of the classes `labels` (n,)."""
         classes, index = labels.unique(return_inverse=True)
         residuals = features - class_means(features, index, len(classes)).to(features.dtype)[index]
         total = self.total + (residuals.T @ residuals).double()
-        return WithinClassScatter(total, self.degrees_of_freedom + len(features) - len(classes))
+        return replace(
+            self, total=total, degrees_of_freedom=self.degrees_of_freedom + len(features) - len(classes)
+        )
 
     def carry(self, weight: Tensor, error: Tensor) -> "WithinClassScatter":
         """Scatter in the space of the affine map of `weight` A (D, D); `error` is Cov(e) (D, D)."""
         weight, error = weight.double(), error.double()
         total = weight @ self.total @ weight.T + self.degrees_of_freedom * error
-        return WithinClassScatter(total, self.degrees_of_freedom)
+        return replace(self, total=total)
+
+    def project(self, axes: Tensor) -> "WithinClassScatter":
+        """Scatter of features x A, with `axes` A (D, r) that hold nearly all variance."""
+        return replace(self, total=axes.double().T @ self.total @ axes.double())
 
     def whitening(self, shrinkage: float) -> Tensor:
         """Matrix P such that distances of x P are Mahalanobis distances of the shrunk scatter.
@@ -61,10 +69,10 @@ class WithinClassScatter:
         identity = torch.eye(len(self.total))
         if self.degrees_of_freedom < 1 or float(self.total.trace()) <= 0:
             return identity
-        within = (self.total * (len(self.total) / self.total.trace())).float()  # mean variance 1
+        within = (self.total * (self.dim / self.total.trace())).float()  # mean variance 1
         # The smallest eigenvalue is at least s, so single precision suffices.
         factor = torch.linalg.cholesky((1 - shrinkage) * within + shrinkage * identity)
-        scale = (len(self.total) * self.degrees_of_freedom / self.total.trace()).sqrt().float()
+        scale = (self.dim * self.degrees_of_freedom / self.total.trace()).sqrt().float()
         inverse: Tensor = torch.linalg.solve_triangular(factor, identity, upper=False)
         return scale * inverse.T
 

@@ -2,22 +2,23 @@
 
 A fold hides all labels of some classes, and a few labels of every other class, so few that the task
 hardly changes. Truly novel images take part without labels. The score of a setting is the mean of
-two accuracies: of the images of hidden classes, which must lie in novel clusters, one cluster per
-class (best one-to-one matching); and of the hidden images of the other classes, which must lie in
-the cluster of their class. The setting with the best mean score over the folds is selected. Labels
-of novel classes are never used. Selected one after the other:
+two recalls, each averaged over classes so that small ones count: of the images of hidden classes,
+which must lie in novel categories, one per class (best one-to-one matching); and of the hidden
+images of the other classes, which must lie in the category of their class. The setting with the
+best mean score over the folds is selected. Labels of novel classes are never used. Selected one
+after the other:
 
-1. the number of novel clusters, where it is not given. Each fold has its own best number, which
-   gives a standard error;
-2. the shrinkage of the within-class scatter together with the number of principal components;
-3. the inverse temperature of assignments together with the strictness of the size constraint.
+1. the power of densities in the mixture, together with the number of novel categories where it is
+   not given. The best numbers of single folds give the standard deviation of the estimate;
+2. the shrinkage of the within-class scatter together with the number of principal components.
 
-The first of equally good settings is taken, and the greatest of equally good numbers. With fewer
-than MIN_CLASSES known classes no class can be hidden, and the defaults are used.
+The first of equally good settings is taken, and the greatest of equally good numbers: too many
+categories always cost accuracy, but too few may not, as a hidden class that shares its category
+with a novel one still counts as found. With fewer than MIN_CLASSES known classes no class can be
+hidden, and the defaults are used.
 """
 
 import itertools
-import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
 
@@ -27,12 +28,11 @@ from torch import Tensor
 from camp.core.progress import Bar, Progress
 from camp.core.types import UNLABELLED
 from camp.discovery.base import NumberEstimate
-from camp.discovery.category_search import argmax, coarse_to_fine, curve, random_groups
+from camp.discovery.category_mixture import MixtureParameters, discover_by_mixture, fit_mixtures
+from camp.discovery.category_search import argmax, curve, random_groups
 from camp.discovery.class_metric import Components, compares_directions, fit_components
 from camp.discovery.class_scatter import WithinClassScatter
-from camp.discovery.hungarian import cluster_accuracy
-from camp.discovery.semi_supervised_kmeans import KMeans, semi_supervised_kmeans
-from camp.discovery.size_constraints import SizeConstraint, constrain_sizes
+from camp.discovery.hungarian import match
 
 MIN_FOLDS = 8
 """Every class is hidden equally often, and one in MIN_FOLDS of its images otherwise."""
@@ -40,10 +40,6 @@ MIN_CLASSES = 4
 """Number of known classes from which on a fold can hide two and keep two."""
 MAX_SAMPLES = 6000
 """Number of images; of more, a random sample is used."""
-N_STEPS = 8
-"""Steps of the first grid of numbers of clusters."""
-_N_INIT = 10
-"""Runs of k-means per fold and setting."""
 
 
 @dataclass(frozen=True)
@@ -53,33 +49,42 @@ class DiscoveryParameters:
     shrinkage: float
     """Weight of the identity in the within-class scatter."""
     n_components: int
-    """Number of principal components that are clustered."""
-    size_constraint: SizeConstraint
+    """Number of principal components of the mixture."""
+    mixture: MixtureParameters
+
+    def selected(self) -> dict[str, float | None]:
+        """Return the parameters that are selected by cross-validation, by name."""
+        return {
+            "shrinkage": self.shrinkage,
+            "n_components": self.n_components,
+            "power": self.mixture.power,
+        }
 
 
 @dataclass(frozen=True)
 class ParameterGrid:
     """Values that parameters are selected from; the first of each is the default."""
 
-    shrinkage: tuple[float, ...] = (0.5, 0.3, 0.7)
-    n_components: tuple[int, ...] = (48, 32, 64)
-    inverse_temperature: tuple[float, ...] = (10.0, 20.0)
-    size_prior: tuple[float, ...] = (0.9, 1.0, 0.5, 0.0)
+    shrinkage: tuple[float, ...] = (0.7, 0.5, 0.9)
+    n_components: tuple[int, ...] = (64, 32, 128)
+    power: tuple[float, ...] = (0.5, 0.25, 1.0)
+    size_prior: bool = True
+    """As in `MixtureParameters`, and not selected; so is the next."""
+    start_factor: int = 2
 
     def default(self) -> DiscoveryParameters:
         """Parameters where nothing can be cross-validated."""
-        constraint = SizeConstraint(self.inverse_temperature[0], self.size_prior[0])
-        return DiscoveryParameters(self.shrinkage[0], self.n_components[0], constraint)
+        mixture = MixtureParameters(self.power[0], self.size_prior, self.start_factor)
+        return DiscoveryParameters(self.shrinkage[0], self.n_components[0], mixture)
 
     def metrics(self, parameters: DiscoveryParameters) -> list[DiscoveryParameters]:
         """`parameters` with every shrinkage and number of components."""
         pairs = itertools.product(self.shrinkage, self.n_components)
         return [replace(parameters, shrinkage=s, n_components=d) for s, d in pairs]
 
-    def size_constraints(self, parameters: DiscoveryParameters) -> list[DiscoveryParameters]:
-        """`parameters` with every size constraint."""
-        pairs = itertools.product(self.inverse_temperature, self.size_prior)
-        return [replace(parameters, size_constraint=SizeConstraint(x, h)) for x, h in pairs]
+    def powers(self, parameters: DiscoveryParameters) -> list[DiscoveryParameters]:
+        """`parameters` with every power."""
+        return [replace(parameters, mixture=replace(parameters.mixture, power=power)) for power in self.power]
 
 
 @dataclass(frozen=True)
@@ -97,19 +102,26 @@ class Fold:
     scatter: WithinClassScatter
     components: dict[float, Components] = field(default_factory=dict)
     """Whitened components by shrinkage, computed when they are needed."""
-    starts: dict[tuple[float, int, int], KMeans] = field(default_factory=dict)
-    """k-means by shrinkage, number of components and number of clusters."""
 
-    def accuracy(self, clusters: Tensor, labels: Tensor) -> float:
-        """Accuracy of `clusters` (n,), numbered as k-means does; `labels` (n,) are all labels."""
-        novel = self.hidden_classes & (clusters >= len(self.shown_classes))
-        n_right = cluster_accuracy(clusters[novel], labels[novel]) * int(novel.sum())
-        rediscovered = n_right / int(self.hidden_classes.sum())
+    def score(self, categories: Tensor, labels: Tensor) -> float:
+        """Mean recall of `categories` (n,), of which the known ones come first; `labels` (n,) are all labels."""
+        n_known = len(self.shown_classes)
+        of_classes = _recalls(categories, labels, self.hidden_classes)[n_known:]
+        rediscovered = sum(float(of_classes[pair]) for pair in match(-of_classes)) / of_classes.shape[1]
         if not bool(self.hidden_images.any()):
             return rediscovered
-        expected = torch.searchsorted(self.shown_classes, labels[self.hidden_images])
-        recognised = float((clusters[self.hidden_images] == expected).float().mean())
+        of_images = _recalls(categories, labels, self.hidden_images)
+        own = torch.searchsorted(self.shown_classes, labels[self.hidden_images].unique())
+        recognised = float(of_images[own, torch.arange(len(own))].mean())
         return (rediscovered + recognised) / 2
+
+
+def _recalls(categories: Tensor, labels: Tensor, rows: Tensor) -> Tensor:
+    """Share (K, c) of each class that lies in each category, for the images `rows` (n,) of c classes, ascending."""
+    _, index, counts = labels[rows].unique(return_inverse=True, return_counts=True)
+    shares = torch.zeros(int(categories.max()) + 1, len(counts), dtype=torch.float64)
+    shares.index_put_((categories[rows], index), 1 / counts[index].double(), accumulate=True)
+    return shares
 
 
 class SimulatedNovelty:
@@ -133,6 +145,7 @@ class SimulatedNovelty:
         self.features, self.labels, self.grid, self.generator = features, labels, grid, generator
         self.n_known = len(labels[labels != UNLABELLED].unique())
         self.folds = list(self._make_folds(scatter)) if self.n_known >= MIN_CLASSES else []
+        self.seeds = torch.randint(2**31, (len(self.folds),), generator=generator).tolist()
 
     def _make_folds(self, scatter: WithinClassScatter) -> Iterator[Fold]:
         labels, labelled = self.labels, self.labels != UNLABELLED
@@ -150,66 +163,84 @@ class SimulatedNovelty:
             yield Fold(classes, images, shown, shown_classes, scatter.add(self.features[kept], shown[kept]))
 
     def scores(self, parameters: DiscoveryParameters, n_novel: int) -> list[float]:
-        """Accuracy of each fold with `n_novel` clusters beside those of all known classes."""
-        return [self._score(fold, parameters, n_novel) for fold in self.folds]
+        """Score of each fold with `n_novel` categories beside those of all known classes."""
+        return [self._score(fold, seed, parameters, n_novel) for fold, seed in zip(self.folds, self.seeds)]
 
-    def _score(self, fold: Fold, parameters: DiscoveryParameters, n_novel: int) -> float:
+    def _score(self, fold: Fold, seed: int, parameters: DiscoveryParameters, n_novel: int) -> float:
+        points, draw = self._points(fold, parameters), torch.Generator().manual_seed(seed)
+        count = min(self._n_hidden(fold) + n_novel, _n_unlabelled(fold))
+        found = discover_by_mixture(points, fold.shown, count, parameters.mixture, draw)
+        return fold.score(found.argmax(dim=1), self.labels)
+
+    def score_numbers(
+        self, parameters: DiscoveryParameters, max_novel: int, bar: Bar
+    ) -> list[dict[int, float]]:
+        """Score of each fold with 0 to `max_novel` categories beside those of all known classes."""
+        scores = []
+        for fold, seed in zip(self.folds, self.seeds):
+            points, draw = self._points(fold, parameters), torch.Generator().manual_seed(seed)
+            n_hidden = min(self._n_hidden(fold), _n_unlabelled(fold))
+            most = min(n_hidden + max_novel, _n_unlabelled(fold))
+            mixtures = fit_mixtures(points, fold.shown, most, n_hidden, parameters.mixture, draw)
+            of_fold = {
+                found.n_novel - n_hidden: fold.score(found.weights.argmax(dim=1), self.labels)
+                for found in mixtures
+            }
+            highest = max(of_fold)  # fewer than `max_novel` where there are not enough unlabelled images
+            scores.append({number: of_fold[min(number, highest)] for number in range(max_novel + 1)})
+            bar.advance()
+        return scores
+
+    def _points(self, fold: Fold, parameters: DiscoveryParameters) -> Tensor:
         shrinkage, n_components = parameters.shrinkage, parameters.n_components
         if shrinkage not in fold.components:
             most = max(self.grid.n_components)
             fold.components[shrinkage] = fit_components(self.features, fold.scatter, most, shrinkage)
-        unit = compares_directions(self.features.shape[1])
-        points = fold.components[shrinkage].points(n_components, unit)
-        n_unlabelled = int((fold.shown == UNLABELLED).sum())
-        n_clusters = min(self.n_known - len(fold.shown_classes) + n_novel, n_unlabelled)
-        if (key := (shrinkage, n_components, n_clusters)) not in fold.starts:
-            fold.starts[key] = semi_supervised_kmeans(
-                points, fold.shown, n_clusters, n_init=_N_INIT, generator=self.generator
-            )
-        clusters = constrain_sizes(points, fold.shown, fold.starts[key], parameters.size_constraint)
-        return fold.accuracy(clusters, self.labels)
+        return fold.components[shrinkage].points(n_components, compares_directions(self.features.shape[1]))
+
+    def _n_hidden(self, fold: Fold) -> int:
+        return self.n_known - len(fold.shown_classes)
+
+
+def _n_unlabelled(fold: Fold) -> int:
+    return int((fold.shown == UNLABELLED).sum())
 
 
 def estimate_number(simulation: SimulatedNovelty, max_novel: int, progress: Progress) -> NumberEstimate:
-    """Estimate the number of novel categories with the default parameters.
+    """Estimate the number of novel categories, with the best power and otherwise the default parameters.
 
-    The greatest of equally good numbers is taken: too many clusters always cost accuracy, but too
-    few may not, as a hidden class that shares its cluster with a novel one still counts as found.
-    The standard error is that of the mean of the best numbers of the folds.
+    The error is the standard deviation of the best numbers of single folds. It is not divided by the root of their
+    number, since all folds have the same novel classes.
     """
-    parameters = simulation.grid.default()
-    by_fold: dict[int, list[float]] = {}
-
-    def evaluate(number: int) -> float:
-        by_fold[number] = simulation.scores(parameters, number)
-        return _mean(by_fold[number])
-
-    best, scores = coarse_to_fine(
-        evaluate, max_novel, N_STEPS, prefer="greatest", n_known=simulation.n_known, progress=progress
-    )
-    of_folds = [
-        argmax({number: values[fold] for number, values in by_fold.items()}, "greatest")
-        for fold in range(len(simulation.folds))
-    ]
-    error = float(torch.tensor(of_folds).double().std()) / math.sqrt(len(of_folds))
-    return NumberEstimate(best, curve(scores, simulation.n_known), error)
+    candidates = simulation.grid.powers(simulation.grid.default())
+    best: tuple[float, list[dict[int, float]], dict[int, float]] | None = None
+    with progress.track("Number of categories", len(candidates) * len(simulation.folds)) as bar:
+        for parameters in candidates:
+            of_folds = simulation.score_numbers(parameters, max_novel, bar)
+            scores = {number: _mean([fold[number] for fold in of_folds]) for number in of_folds[0]}
+            if best is None or max(scores.values()) > best[0]:
+                best = max(scores.values()), of_folds, scores
+    assert best is not None
+    _, of_folds, scores = best
+    of_single = [argmax(fold, "greatest") for fold in of_folds]
+    error = float(torch.tensor(of_single).double().std())
+    return NumberEstimate(argmax(scores, "greatest"), curve(scores, simulation.n_known), error)
 
 
 def select_parameters(
     simulation: SimulatedNovelty, n_novel: int, progress: Progress
 ) -> tuple[DiscoveryParameters, float | None]:
-    """Select parameters for `n_novel` novel categories, and return their mean accuracy on hidden images.
+    """Select parameters for `n_novel` novel categories, and return their mean score on hidden images.
 
-    If no class can be hidden, they are the defaults, and the accuracy is None.
+    If no class can be hidden, they are the defaults, and the score is None.
     """
     grid = simulation.grid
     parameters = grid.default()
     if not simulation.folds:
         return parameters, None
-    metrics = grid.metrics(parameters)
-    with progress.track("Simulated novelty", len(metrics) + len(grid.size_constraints(parameters))) as bar:
-        parameters, _ = _best(simulation, metrics, n_novel, bar)
-        return _best(simulation, grid.size_constraints(parameters), n_novel, bar)
+    with progress.track("Simulated novelty", len(grid.power) + len(grid.metrics(parameters))) as bar:
+        parameters, _ = _best(simulation, grid.powers(parameters), n_novel, bar)
+        return _best(simulation, grid.metrics(parameters), n_novel, bar)
 
 
 def _best(

@@ -72,6 +72,8 @@ class Method(Protocol):
     """Effect of the last task on earlier centroids."""
     epochs: int
     """Number of training epochs of a task."""
+    trains: bool
+    """Whether it reads augmented views; one that trains nothing needs the clean view of each image alone."""
     discovery: DiscoveryResult | None
     """Categories of the last task as they were discovered; None for methods that discover nothing."""
 

@@ -36,6 +36,7 @@ class TipMethod(ABC):
     ) -> None:
         self.training, self.seed, self.device = training, context.seed, context.device
         self.epochs = training.epochs
+        self.trains = True
         self.dim = context.backbone.dim
         self.tip = context.backbone.tip.to(context.device)
         self.categories: list[LearnedCategory] = []

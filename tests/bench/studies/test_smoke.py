@@ -12,7 +12,7 @@ from camp.cli import main
 from camp.core.files import read_json
 from camp.core.progress import Progress
 
-TABLES_ALONE = {"table1", "table2", "ablation"}
+TABLES_ALONE = {"table1", "table2", "ablation", "long-tails"}
 SMALLER = "--epochs 1 --images-per-class 12 --test-per-class 4 --n-init 2"
 FEWER = {
     "distillers-adapters": "--distiller fd,mlp --adapter none,linear,mlp",

@@ -51,7 +51,7 @@ class BankViews:
         """Return the views `ids` (count, B) of images `rows` (B,), view-major."""
         store = self._bank.augmented
         if store is None or self._augmented is None:
-            raise ValueError("these images have only a clean view (they are test images)")
+            raise ValueError("these images have only a clean view")
         count = self._bank.spec.augmentations
         at = (self._augmented[rows.cpu()] * count + ids).flatten()
         return {c.name: store.gather(c, at, parts=count).to(self._device) for c in store.columns}

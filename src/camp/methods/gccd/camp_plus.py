@@ -2,18 +2,18 @@
 
     u = unit(root(z - median z)),   root(x) = sign(x) |x|^(1/2)          power transform of the features z of the tip
     S = (1 - s) W + s tr(W) / D I                                        shrunk scatter within all labelled classes so far
-    k(x) = argmin_k (u - c_k)^T S^{-1} (u - c_k)                         the classifier
+    k(x) = argmax_k cos(S^{-1/2} (u - m), S^{-1/2} (c_k - m))            the classifier; m is the mean of the centroids
 
-Discovery whitens u by S, keeps the first d principal components and clusters them under a size constraint that is
-predicted from the labelled classes. The parameters s and d, the number of clusters and the strength of the size
-constraint are selected in each task by cross-validation that hides the labels of some known classes
-(`discovery/simulated_novelty.py`). Adaptation carries centroids and scatter by the same affine map. Remembered are K
+Discovery whitens u by S, keeps the first d principal components and fits a mixture of categories to them, whose sizes have
+a prior estimated from the labelled classes (`discovery/category_mixture.py`). The parameters s and d, the exponent t of
+densities and the number of novel categories are selected in each task by cross-validation that hides the labels of some
+known classes (`discovery/simulated_novelty.py`). Adaptation carries centroids and scatter by the same affine map. Remembered are K
 centroids and one D x D matrix, and no image.
 
 Training is CAMP's, and off by default (docs/results.md, "Ablation of CAMP+").
 """
 
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass, replace
 
 from torch import Tensor
 
@@ -42,10 +42,12 @@ class CampPlusSettings(CampSettings):
     """s, the weight of the identity in the covariance, from 0 to 1; by default selected by cross-validation."""
     n_components: int | None = None
     """d, the number of principal components that are clustered; by default selected by cross-validation."""
-    inverse_temperature: float | None = None
-    """Inverse temperature of soft cluster assignments; by default selected by cross-validation."""
-    size_prior: float | None = None
-    """Strength of the constraint on cluster sizes, from 0 to 1; by default selected by cross-validation."""
+    power: float | None = None
+    """t, the exponent of the densities of categories; by default selected by cross-validation."""
+    size_prior: bool = True
+    """Predict the sizes of categories from those of the labelled classes; off for the ablation."""
+    start_factor: int = 2
+    """Number of novel categories that the mixture starts with, relative to the number wanted."""
 
     def after_training(self) -> tuple[str, ...] | None:
         """Return None: training is not shared."""
@@ -53,18 +55,22 @@ class CampPlusSettings(CampSettings):
 
     def grid(self) -> ParameterGrid:
         """Return the values that parameters are selected from; those that were given are fixed."""
-        given = {field.name: getattr(self, field.name) for field in fields(ParameterGrid)}
-        return ParameterGrid(**{name: (value,) for name, value in given.items() if value is not None})
+        given = {name: getattr(self, name) for name in ("shrinkage", "n_components", "power")}
+        selected = {name: (value,) for name, value in given.items() if value is not None}
+        return ParameterGrid(**selected, size_prior=self.size_prior, start_factor=self.start_factor)
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        check_share("size_prior", self.size_prior)
-        for name in ("shrinkage", "inverse_temperature"):
+        for name in ("shrinkage", "power"):
             if (value := getattr(self, name)) is not None:
                 check_positive(name, value)
         check_share("shrinkage", self.shrinkage)
         if self.exemplars and not self.train:
             raise CampError("CAMP+ keeps no images unless it trains: add --train, or leave out --exemplars.")
+        if self.start_factor < 1:
+            raise CampError(
+                f"The mixture starts with at least the number wanted, not {self.start_factor} times it."
+            )
         if self.n_components is not None and self.n_components < 1:
             raise CampError(f"Clustering needs at least one component, not {self.n_components}.")
         if self.adapter not in ("none", "linear"):
@@ -106,6 +112,7 @@ def make_camp_plus(context: BuildContext, settings: CampPlusSettings) -> Centroi
         discoverer=discoverer,
         transform=discoverer.transform,
         whiten=discoverer.whiten,
+        centred=discoverer.unit,
         adapter=adapter,
     )
     if not settings.train:

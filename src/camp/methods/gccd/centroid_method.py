@@ -69,6 +69,8 @@ class Composition:
     """Applied to the features (n, D) of the tip before anything else sees them."""
     whiten: Callable[[Tensor], Tensor] = identity
     """Applied to features (n, D) and centroids (K, D) before the nearest centroid is chosen."""
+    centred: bool = False
+    """Classify by the cosine about the mean of all centroids, in place of the metric of discovery."""
     known: Callable[[], KnownCategories] | None = None
     """Returns features of earlier images, for methods that remember them."""
     exemplars: int = 0
@@ -82,6 +84,7 @@ class CentroidMethod(TipMethod):
     def __init__(self, context: BuildContext, parts: Composition) -> None:
         super().__init__(context, parts.training, exemplars=parts.exemplars, callbacks=parts.callbacks)
         self.parts = parts
+        self.trains = parts.objective is not None
         self.discoverer = parts.discoverer or kmeans_discoverer(parts.discovery)
         self.memories["discoverer"] = self.discoverer
         self.task_features = torch.empty(0, self.dim)
@@ -152,5 +155,8 @@ class CentroidMethod(TipMethod):
         """Return the position (n,) of the nearest centroid."""
         centroids = self.centroids if centroids is None else centroids
         assert centroids is not None, "there are no categories yet"
-        whiten, metric = self.parts.whiten, self.parts.discovery.metric
-        return NearestCentroid(whiten(centroids), metric).predict(whiten(features), allowed)
+        z, c = self.parts.whiten(features), self.parts.whiten(centroids)
+        if not self.parts.centred:
+            return NearestCentroid(c, self.parts.discovery.metric).predict(z, allowed)
+        mean = c.mean(dim=0)
+        return NearestCentroid(c - mean, "cosine").predict(z - mean, allowed)

@@ -1,0 +1,194 @@
+"""Mixture of known and novel categories, fitted to a batch in which some images are labelled.
+
+Every category is a component of the PLDA model (`plda`): known ones start from the images that are theirs, novel ones from
+single images. Assignments q_ik of the unlabelled points x_i, with N_k = sum_i q_ik, minimise
+
+    sum_ik q_ik (log q_ik - t log p(x_i | k) - log e_k) + sum_k rho_k (N_k log(N_k / e_k) - N_k)
+
+where p(. | k) is the predictive density of category k given the images assigned to it, t its exponent (`power`: below 1, as
+features are not Gaussian and densities in many dimensions are too sure), and e and rho the prior of sizes (`class_sizes`):
+an unbalanced optimal transport problem. Three updates alternate:
+
+    q_ik proportional to e_k exp(o_k) p(x_i | k)^t,
+    o_k <- h_k (o_k + log e_k - log N_k),   h_k = rho_k / (1 + rho_k)      Sinkhorn iterations (Chizat et al. 2018)
+    counts and sums of the categories, and the variance s of images        M-step
+
+The result of such a fit depends on its start. It begins with more novel categories than wanted, and removes one after the
+other, that whose images lie nearly as well in others: the least -sum_i log(1 - q_ik).
+"""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor
+
+from camp.core.types import UNLABELLED
+from camp.discovery.class_scatter import class_sums
+from camp.discovery.class_sizes import ClassSizes
+from camp.discovery.plda import Plda
+
+FIRST_ITERATIONS, ITERATIONS, SINKHORN_ITERATIONS = 12, 3, 10
+"""Alternations at the start (with the variance of the labelled images) and for every number of novel categories, and
+Sinkhorn iterations in each alternation; offsets are carried over."""
+N_CANDIDATES = 5
+"""Images that are tried as the start of each novel category."""
+_LEAST_SIZE, _GREATEST_OFFSET = 1e-3, 50.0
+"""Bounds of the number of images of a category and of its offset, which has no limit if none are near."""
+
+
+@dataclass(frozen=True)
+class Statistics:
+    """What a category is known by."""
+
+    counts: Tensor
+    """(K,) number of its images."""
+    sums: Tensor
+    """(K, d) their sum."""
+
+    @classmethod
+    def of_classes(cls, points: Tensor, index: Tensor, n_classes: int) -> "Statistics":
+        """Those of points (n, d) of classes `index` (n,)."""
+        counts = torch.bincount(index, minlength=n_classes).to(points.dtype)
+        return cls(counts, class_sums(points, index, n_classes).to(points.dtype))
+
+    def with_assigned(self, points: Tensor, weights: Tensor) -> "Statistics":
+        """Add points (n, d) with weights (n, K); columns of weights beyond the categories are new ones."""
+        new = weights.shape[1] - len(self.counts)
+        counts, sums = F.pad(self.counts, (0, new)), F.pad(self.sums, (0, 0, 0, new))
+        return Statistics(counts + weights.sum(dim=0), sums + weights.T @ points)
+
+    def with_novel(self, points: Tensor) -> "Statistics":
+        """Append a category for each of points (m, d), its only image."""
+        return Statistics(
+            torch.cat([self.counts, points.new_ones(len(points))]), torch.cat([self.sums, points])
+        )
+
+
+@dataclass(frozen=True)
+class MixtureParameters:
+    """How a mixture is fitted."""
+
+    power: float
+    """t"""
+    size_prior: bool = True
+    """Whether sizes are predicted; otherwise categories are equally likely."""
+    start_factor: int = 2
+    """Number of novel categories at the start, relative to the number wanted."""
+
+
+@dataclass(frozen=True)
+class CategoryMixture:
+    """Categories of a batch."""
+
+    n_novel: int
+    weights: Tensor
+    """q (n, K), the weight of each category for each image; the known ones come first."""
+
+
+def fit_mixtures(
+    points: Tensor,
+    labels: Tensor,
+    most: int,
+    least: int,
+    parameters: MixtureParameters,
+    generator: torch.Generator,
+) -> Iterator[CategoryMixture]:
+    """Fit mixtures with `most` novel categories, one less, and so on to `least`.
+
+    Args:
+        points: (n, d)
+        labels: (n,) of known classes, of which there is at least one, or UNLABELLED.
+        most, least: Numbers of novel categories.
+        parameters: Of these, `start_factor` is not used.
+        generator: Source of the start.
+
+    Yields:
+        The categories of all points; labelled ones are in their class.
+    """
+    labelled, power = labels != UNLABELLED, parameters.power
+    classes, index = labels[labelled].unique(return_inverse=True)
+    n_known, x = len(classes), points[~labelled]
+    known = Statistics.of_classes(points[labelled], index, n_known)
+    model = Plda.fit(points[labelled], index, n_known)
+    current = known.with_novel(_choose_starts(x, known, model, most, power, generator))
+    offsets = points.new_zeros(n_known + most)
+    for n_novel in range(most, least - 1, -1):
+        predict = ClassSizes.predict if parameters.size_prior else ClassSizes.uniform
+        sizes = predict(labels, n_novel)
+        for iteration in range(ITERATIONS + FIRST_ITERATIONS * (n_novel == most)):
+            costs = -power * model.log_predictive(x, model.posterior(current.counts, current.sums))
+            weights, offsets = _transport(costs, offsets, sizes)
+            current = known.with_assigned(x, weights)
+            if n_novel < most or iteration >= FIRST_ITERATIONS:
+                model = model.with_within(_within(x, weights, current, model))
+        of_all = points.new_zeros(len(points), n_known + n_novel)
+        of_all[labelled] = F.one_hot(index, n_known + n_novel).to(points.dtype)
+        of_all[~labelled] = weights
+        yield CategoryMixture(n_novel, of_all)
+        if n_novel:
+            losses = -torch.log1p(-weights[:, n_known:].clamp_max(1 - 1e-6)).sum(dim=0)
+            kept = torch.arange(n_known + n_novel) != n_known + int(losses.argmin())
+            current, offsets = Statistics(current.counts[kept], current.sums[kept]), offsets[kept]
+
+
+def discover_by_mixture(
+    points: Tensor, labels: Tensor, n_novel: int, parameters: MixtureParameters, generator: torch.Generator
+) -> Tensor:
+    """Find the categories of points (n, d) with labels (n,) of known classes or UNLABELLED.
+
+    Returns:
+        The weight (n, K) of the known classes, ascending, and of `n_novel` novel categories for each point; a labelled
+        point is in its class.
+    """
+    most = min(parameters.start_factor * n_novel, int((labels == UNLABELLED).sum()))
+    for mixture in fit_mixtures(points, labels, most, n_novel, parameters, generator):
+        weights = mixture.weights
+    return weights
+
+
+def _choose_starts(
+    points: Tensor, known: Statistics, model: Plda, n_novel: int, power: float, generator: torch.Generator
+) -> Tensor:
+    """Choose an image (m, d) to start each novel category from.
+
+    As k-means++ with several candidates: an image is a candidate with a probability in proportion to what its
+    log-density would gain as the first image of a category of its own, and the candidate that raises those of all
+    images most is taken.
+    """
+    unseen = power * model.log_unseen(points)
+    best = (power * model.log_predictive(points, model.posterior(known.counts, known.sums))).amax(dim=1)
+    chosen = []
+    for _ in range(n_novel):
+        gain = (unseen - best).clamp_min(0)
+        chances = gain if bool((gain > 0).any()) else torch.ones_like(gain)
+        candidates = torch.multinomial(chances, min(N_CANDIDATES, len(points)), generator=generator)
+        alone = model.posterior(points.new_ones(len(candidates)), points[candidates])
+        logits = torch.maximum(power * model.log_predictive(points, alone), best[:, None])
+        winner = int(logits.sum(dim=0).argmax())
+        best = logits[:, winner]
+        chosen.append(candidates[winner])
+    return points[torch.stack(chosen)] if chosen else points[:0]
+
+
+def _transport(costs: Tensor, offsets: Tensor, sizes: ClassSizes) -> tuple[Tensor, Tensor]:
+    """Return the weights q (n, K) for costs (n, K), and the offsets o (K,) of the categories."""
+    # A factor per point does not change the weights, so Sinkhorn iterations are products with this kernel.
+    kernel = sizes.expected * (costs.amin(dim=1, keepdim=True) - costs).exp()
+    log_expected, strengths = sizes.expected.log(), sizes.strengths()
+    for _ in range(SINKHORN_ITERATIONS):
+        scale = offsets.exp()
+        assigned = scale * (kernel.T @ (kernel @ scale).reciprocal())
+        offsets = strengths * (offsets + log_expected - assigned.clamp_min(_LEAST_SIZE).log())
+        offsets = offsets.clamp(-_GREATEST_OFFSET, _GREATEST_OFFSET)
+    weights = kernel * offsets.exp()
+    return weights / weights.sum(dim=1, keepdim=True), offsets
+
+
+def _within(points: Tensor, weights: Tensor, statistics: Statistics, model: Plda) -> float:
+    """Expected squared distance of points to the mean of their category, per dimension; at most doubled or halved."""
+    posterior = model.posterior(statistics.counts, statistics.sums)
+    distances = torch.cdist(points, posterior.mean).square() + posterior.variance.sum(dim=1)
+    ratio = float((weights * distances).sum() / points.numel()) / model.within
+    return model.within * min(max(ratio, 0.5), 2.0)

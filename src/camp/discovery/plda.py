@@ -1,0 +1,84 @@
+"""Probabilistic linear discriminant analysis (PLDA): one Gaussian model of known, remembered and novel categories.
+
+In coordinates in which the covariance between categories is diagonal and that within a category is isotropic,
+
+    mu_k ~ N(m, diag b)           mean of category k
+    x    ~ N(mu_k, s I)           image of category k
+
+(Ioffe, ECCV 2006; the two-covariance model of Brummer and de Villiers, Odyssey 2010). n images of a category with the
+sum S give the posterior of its mean and the predictive density of its next image:
+
+    v = 1 / (1 / b + n / s),      mu = v (m / b + S / s),      x ~ N(mu, diag(s + v))
+
+A category with few images thus has a wide predictive density and a mean near m, one with many images is N(S / n, s I),
+and one without any is the density of an unseen category, N(m, diag(b + s)).
+"""
+
+from dataclasses import dataclass, replace
+from typing import Self
+
+import torch
+from torch import Tensor
+
+from camp.discovery.class_scatter import class_means
+
+_LEAST_BETWEEN = 0.05
+"""Lower bound of b relative to s: the few means of known classes may agree in a direction by chance."""
+
+
+@dataclass(frozen=True)
+class Posterior:
+    """Posterior of the means of K categories."""
+
+    mean: Tensor
+    """mu (K, d)"""
+    variance: Tensor
+    """v (K, d)"""
+
+
+@dataclass(frozen=True)
+class Plda:
+    """Distribution of categories and of their images."""
+
+    mean: Tensor
+    """m (d,), the mean of categories."""
+    between: Tensor
+    """b (d,), their variance."""
+    within: float
+    """s, the variance of the images of a category."""
+
+    @classmethod
+    def fit(cls, points: Tensor, index: Tensor, n_classes: int) -> Self:
+        """Estimate the model by the moments of points (n, d) of classes `index` (n,), 0 .. n_classes - 1."""
+        counts = torch.bincount(index, minlength=n_classes)
+        means = class_means(points, index, n_classes).to(points.dtype)
+        degrees_of_freedom = max(len(points) - n_classes, 1) * points.shape[1]
+        within = float((points - means[index]).square().sum()) / degrees_of_freedom
+        within = (
+            within or float(points.var(correction=0)) or 1.0
+        )  # classes of one image each, or of equal images
+        spread = means if n_classes > 1 else points
+        between = spread.var(dim=0, correction=min(1, len(spread) - 1))
+        between = between - within * float((1 / counts).mean())  # the noise of the means
+        return cls(means.mean(dim=0), between.clamp_min(_LEAST_BETWEEN * within), within)
+
+    def with_within(self, within: float) -> Self:
+        """The model with another variance of the images of a category."""
+        return replace(self, within=within)
+
+    def posterior(self, counts: Tensor, sums: Tensor) -> Posterior:
+        """Posterior of the means of categories with `counts` (K,) images that sum to `sums` (K, d)."""
+        variance = 1 / (1 / self.between + counts[:, None] / self.within)
+        return Posterior(variance * (self.mean / self.between + sums / self.within), variance)
+
+    def log_predictive(self, points: Tensor, posterior: Posterior) -> Tensor:
+        """Log-density (n, K) of points (n, d) as the next image of each category, up to a constant."""
+        variance = self.within + posterior.variance
+        precision, mean = 1 / variance, posterior.mean
+        squares = points.square() @ precision.T - 2 * points @ (mean * precision).T
+        return -0.5 * (squares + (mean.square() * precision + variance.log()).sum(dim=1))
+
+    def log_unseen(self, points: Tensor) -> Tensor:
+        """Log-density (n,) of points (n, d) as the first image of a category, up to the same constant."""
+        none = points.new_zeros(1)
+        return self.log_predictive(points, self.posterior(none, none[:, None]))[:, 0]

@@ -1,0 +1,120 @@
+"""The mixture of known and novel categories."""
+
+import pytest
+import torch
+import torch.nn.functional as F
+from small_batches import gaussians, half_labelled
+
+from camp.core.types import UNLABELLED
+from camp.discovery.category_mixture import (
+    MixtureParameters,
+    Statistics,
+    _transport,
+    discover_by_mixture,
+    fit_mixtures,
+)
+from camp.discovery.class_sizes import ClassSizes
+from camp.discovery.hungarian import cluster_accuracy
+
+
+def draw(seed: int = 0) -> torch.Generator:
+    return torch.Generator().manual_seed(seed)
+
+
+@pytest.fixture(scope="module")
+def task() -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
+    """Unit features, labels and classes: five known classes and three novel ones."""
+    features, truth = gaussians(list(range(8)), 20, seed=1)
+    return F.normalize(features, dim=1), half_labelled(truth, 5), truth
+
+
+def test_known_and_novel_classes_are_found(task):
+    points, labels, truth = task
+    weights = discover_by_mixture(points, labels, 3, MixtureParameters(0.5), draw())
+    assert weights.shape == (160, 8)
+    torch.testing.assert_close(weights.sum(dim=1), torch.ones(160))
+    categories = weights.argmax(dim=1)
+    labelled = labels != UNLABELLED
+    assert torch.equal(weights[labelled], F.one_hot(labels[labelled], 8).float())
+    assert (categories[truth < 5] == truth[truth < 5]).float().mean() > 0.95
+    assert cluster_accuracy(categories, truth) > 0.95
+
+
+def test_classes_of_unequal_sizes_are_found():
+    features, truth = gaussians(list(range(8)), 60, seed=2)
+    kept = torch.arange(len(truth)) % 60 < torch.tensor([60, 30, 15, 8, 40, 50, 20, 6])[truth]
+    points, truth = F.normalize(features[kept], dim=1), truth[kept]
+    labels = half_labelled(truth, 5)
+    categories = discover_by_mixture(points, labels, 3, MixtureParameters(0.5), draw()).argmax(dim=1)
+    assert cluster_accuracy(categories, truth) > 0.95
+
+
+def test_superfluous_categories_are_removed_first(task):
+    points, labels, truth = task
+    fits = {
+        fit.n_novel: fit.weights.argmax(dim=1)
+        for fit in fit_mixtures(points, labels, 6, 0, MixtureParameters(0.5), draw())
+    }
+    assert list(fits) == [6, 5, 4, 3, 2, 1, 0]
+    assert cluster_accuracy(fits[3], truth) > 0.95
+    # With two, one novel class has lost its category, and the others keep theirs.
+    novel = [fits[2][truth == label].mode() for label in (5, 6, 7)]
+    assert len({int(mode.values) for mode in novel if mode.values >= 5}) == 2
+    assert bool((fits[0] < 5).all())
+
+
+@pytest.mark.parametrize("n_novel", [0, 4])
+def test_without_unlabelled_images_or_novel_categories(task, n_novel):
+    points, _, truth = task
+    labels = truth if not n_novel else truth.where(truth < 7, UNLABELLED)[:147]
+    n_unlabelled = int((labels == UNLABELLED).sum())
+    weights = discover_by_mixture(points[: len(labels)], labels, n_novel, MixtureParameters(0.5), draw())
+    assert weights.shape == (len(labels), len(labels[labels != UNLABELLED].unique()) + n_novel)
+    assert n_unlabelled in (0, 7)
+    assert bool(weights.isfinite().all())
+
+
+def test_without_the_prior_sizes_are_free():
+    """Two novel classes, of which one is much larger: equal weights do not divide it."""
+    features, truth = gaussians(list(range(6)), 40, seed=4)
+    kept = (truth != 5) | (torch.arange(len(truth)) % 40 < 5)
+    points, truth = F.normalize(features[kept], dim=1), truth[kept]
+    parameters = MixtureParameters(0.5, size_prior=False)
+    categories = discover_by_mixture(points, half_labelled(truth, 4), 2, parameters, draw()).argmax(dim=1)
+    assert cluster_accuracy(categories, truth) > 0.95
+
+
+def test_statistics_gain_categories():
+    points = torch.tensor([[1.0, 2.0], [3.0, 4.0]])
+    known = Statistics.of_classes(points, torch.tensor([0, 0]), 1)
+    assert (known.counts.tolist(), known.sums.tolist()) == ([2.0], [[4.0, 6.0]])
+    assigned = known.with_assigned(points, torch.tensor([[0.5, 0.5], [0.0, 1.0]]))
+    assert assigned.counts.tolist() == [2.5, 1.5]
+    assert assigned.sums.tolist() == [[4.5, 7.0], [3.5, 5.0]]
+    assert known.with_novel(points[1:]).sums.tolist() == [[4.0, 6.0], [3.0, 4.0]]
+
+
+def objective(costs: torch.Tensor, q: torch.Tensor, expected: torch.Tensor, dispersion: float) -> float:
+    """The objective of the module's docstring, with the costs -t log p."""
+    assigned, rho = q.sum(dim=0), max(1 / dispersion - 1, 0)
+    penalty = rho * (assigned * (assigned / expected).log() - assigned)
+    return float((q * (q.log() + costs - expected.log())).sum() + penalty.sum())
+
+
+@pytest.mark.parametrize("dispersion", [0.1, 0.6, 5.0])
+def test_the_weights_minimise_the_objective(dispersion):
+    """No small change of the assignments lowers it."""
+    generator = draw(3)
+    costs = 3 * torch.rand(30, 4, generator=generator, dtype=torch.float64)
+    expected = torch.tensor([12.0, 9.0, 6.0, 3.0], dtype=torch.float64)
+    sizes = ClassSizes(expected, torch.full((4,), dispersion, dtype=torch.float64))
+    weights, offsets = _transport(costs, torch.zeros(4, dtype=torch.float64), sizes)
+    for _ in range(50):
+        weights, offsets = _transport(costs, offsets, sizes)
+    least = objective(costs, weights, expected, dispersion)
+    for _ in range(20):
+        other = weights * torch.exp(0.05 * torch.randn(30, 4, generator=generator, dtype=torch.float64))
+        other = other / other.sum(dim=1, keepdim=True)
+        assert objective(costs, other, expected, dispersion) > least - 1e-9
+    held = float((weights.sum(dim=0) - expected).abs().max())
+    assert held < 0.5 if dispersion == 0.1 else held > 0.5
