@@ -7,6 +7,7 @@ from small_batches import gaussians, half_labelled
 
 from camp.core.types import UNLABELLED
 from camp.discovery.category_mixture import (
+    MixtureData,
     MixtureParameters,
     Statistics,
     _transport,
@@ -30,7 +31,7 @@ def task() -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
 
 def test_known_and_novel_classes_are_found(task):
     points, labels, truth = task
-    weights = discover_by_mixture(points, labels, 3, MixtureParameters(0.5), draw())
+    weights = discover_by_mixture(MixtureData.of_batch(points, labels), 3, MixtureParameters(0.5), draw())
     assert weights.shape == (160, 8)
     torch.testing.assert_close(weights.sum(dim=1), torch.ones(160))
     categories = weights.argmax(dim=1)
@@ -45,7 +46,9 @@ def test_classes_of_unequal_sizes_are_found():
     kept = torch.arange(len(truth)) % 60 < torch.tensor([60, 30, 15, 8, 40, 50, 20, 6])[truth]
     points, truth = F.normalize(features[kept], dim=1), truth[kept]
     labels = half_labelled(truth, 5)
-    categories = discover_by_mixture(points, labels, 3, MixtureParameters(0.5), draw()).argmax(dim=1)
+    categories = discover_by_mixture(
+        MixtureData.of_batch(points, labels), 3, MixtureParameters(0.5), draw()
+    ).argmax(dim=1)
     assert cluster_accuracy(categories, truth) > 0.95
 
 
@@ -53,7 +56,7 @@ def test_superfluous_categories_are_removed_first(task):
     points, labels, truth = task
     fits = {
         fit.n_novel: fit.weights.argmax(dim=1)
-        for fit in fit_mixtures(points, labels, 6, 0, MixtureParameters(0.5), draw())
+        for fit in fit_mixtures(MixtureData.of_batch(points, labels), 6, 0, MixtureParameters(0.5), draw())
     }
     assert list(fits) == [6, 5, 4, 3, 2, 1, 0]
     assert cluster_accuracy(fits[3], truth) > 0.95
@@ -68,7 +71,9 @@ def test_without_unlabelled_images_or_novel_categories(task, n_novel):
     points, _, truth = task
     labels = truth if not n_novel else truth.where(truth < 7, UNLABELLED)[:147]
     n_unlabelled = int((labels == UNLABELLED).sum())
-    weights = discover_by_mixture(points[: len(labels)], labels, n_novel, MixtureParameters(0.5), draw())
+    weights = discover_by_mixture(
+        MixtureData.of_batch(points[: len(labels)], labels), n_novel, MixtureParameters(0.5), draw()
+    )
     assert weights.shape == (len(labels), len(labels[labels != UNLABELLED].unique()) + n_novel)
     assert n_unlabelled in (0, 7)
     assert bool(weights.isfinite().all())
@@ -80,13 +85,15 @@ def test_without_the_prior_sizes_are_free():
     kept = (truth != 5) | (torch.arange(len(truth)) % 40 < 5)
     points, truth = F.normalize(features[kept], dim=1), truth[kept]
     parameters = MixtureParameters(0.5, size_prior=False)
-    categories = discover_by_mixture(points, half_labelled(truth, 4), 2, parameters, draw()).argmax(dim=1)
+    categories = discover_by_mixture(
+        MixtureData.of_batch(points, half_labelled(truth, 4)), 2, parameters, draw()
+    ).argmax(dim=1)
     assert cluster_accuracy(categories, truth) > 0.95
 
 
 def test_statistics_gain_categories():
     points = torch.tensor([[1.0, 2.0], [3.0, 4.0]])
-    known = Statistics.of_classes(points, torch.tensor([0, 0]), 1)
+    known = Statistics.of_classes(points, torch.tensor([0, 0]), 1, torch.ones(2))
     assert (known.counts.tolist(), known.sums.tolist()) == ([2.0], [[4.0, 6.0]])
     assigned = known.with_assigned(points, torch.tensor([[0.5, 0.5], [0.0, 1.0]]))
     assert assigned.counts.tolist() == [2.5, 1.5]
@@ -118,3 +125,29 @@ def test_the_weights_minimise_the_objective(dispersion):
         assert objective(costs, other, expected, dispersion) > least - 1e-9
     held = float((weights.sum(dim=0) - expected).abs().max())
     assert held < 0.5 if dispersion == 0.1 else held > 0.5
+
+
+def test_images_of_remembered_categories_are_recognised_without_any_label():
+    earlier, of_earlier = gaussians(list(range(5)), 30, seed=3)
+    features, truth = gaussians(list(range(8)), 20, seed=4)
+    means = torch.stack([F.normalize(earlier[of_earlier == k], dim=1).mean(dim=0) for k in range(5)])
+    spread = 30 * float((1 - means.square().sum(dim=1)).sum())
+    points, labels = F.normalize(features, dim=1), torch.full((160,), UNLABELLED)
+    names = torch.tensor([2, 4, 6, 8, 10])
+    data = MixtureData(points, labels, means, names, torch.full((5,), 30.0), spread)
+    assert torch.equal(data.known_classes(), names)
+    categories = discover_by_mixture(data, 3, MixtureParameters(0.5), draw()).argmax(dim=1)
+    assert (categories[truth < 5] == truth[truth < 5]).float().mean() > 0.95
+    assert bool((categories[truth >= 5] >= 5).float().mean() > 0.95)
+    assert cluster_accuracy(categories, truth) > 0.95
+
+
+def test_labelled_and_remembered_images_of_a_class_are_one_category():
+    points, labels = torch.tensor([[1.0, 0.0], [0.0, 1.0], [5.0, 5.0]]), torch.tensor([7, 3, UNLABELLED])
+    data = MixtureData(
+        points, labels, torch.tensor([[3.0, 0.0]]), torch.tensor([7]), torch.tensor([4.0]), known_spread=0.0
+    )
+    evidence, index, weights = data.evidence()
+    known = Statistics.of_classes(evidence, index, 2, weights)
+    assert known.counts.tolist() == [1.0, 5.0]
+    assert known.sums.tolist() == [[0.0, 1.0], [13.0, 0.0]]

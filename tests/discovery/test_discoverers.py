@@ -138,7 +138,7 @@ def test_the_power_transform_takes_roots_around_the_median():
 
 @pytest.fixture(scope="module")
 def remembered() -> KnownCategories:
-    return KnownCategories(*gaussians([0, 1, 2], 20, seed=1))
+    return KnownCategories.of_images(*gaussians([0, 1, 2], 20, seed=1))
 
 
 def test_known_categories_return(remembered):
@@ -176,7 +176,7 @@ def test_the_metric_is_kept_for_recognition(remembered):
 
 @pytest.mark.parametrize(("novel", "labelled"), [([8, 9], True), ([8, 9], False), ([], False)])
 def test_remembered_images_help_to_estimate_the_number(novel, labelled):
-    known = KnownCategories(*gaussians([0, 1, 2, 3, 4, 5], 20, seed=1))
+    known = KnownCategories.of_images(*gaussians([0, 1, 2, 3, 4, 5], 20, seed=1))
     features, truth = gaussians([1, 2, *novel], 20, seed=2)
     labels = torch.where((truth == 1) & (torch.arange(len(truth)) % 2 == 0) & labelled, truth, -1)
     estimate = OpenWorldDiscoverer(n_init=5).estimate(batch(features, labels, None, known), QUIET)
@@ -191,7 +191,7 @@ def test_categories_are_discovered_without_any_label():
 
 
 def test_small_clusters_are_dissolved_only_where_the_number_is_estimated():
-    known = KnownCategories(*gaussians([0, 1, 2, 3], 20, seed=1))
+    known = KnownCategories.of_images(*gaussians([0, 1, 2, 3], 20, seed=1))
     features, _ = gaussians([0, 1, 2, 3], 15, seed=2)
     outliers = 40 * torch.eye(DIM)[:2]
     same = batch(torch.cat([features, outliers]), torch.full((62,), -1), None, known)

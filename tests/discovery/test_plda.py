@@ -57,3 +57,16 @@ def test_few_or_equal_images_give_a_model(count, n_classes):
     model = Plda.fit(torch.ones(count, 2), torch.arange(count) % n_classes, n_classes)
     assert model.within > 0
     assert bool((model.between > 0).all())
+
+
+def test_means_of_images_with_their_spread_give_the_model_of_the_images():
+    draw = torch.Generator().manual_seed(0)
+    index = torch.arange(4).repeat_interleave(6)
+    points = torch.randn(4, 3, generator=draw)[index] + 0.3 * torch.randn(24, 3, generator=draw)
+    pairs = points.unflatten(0, (12, 2))
+    spread = float((pairs - pairs.mean(dim=1, keepdim=True)).square().sum())
+    whole = Plda.fit(points, index, 4)
+    of_pairs = Plda.fit(pairs.mean(dim=1), index[::2], 4, torch.full((12,), 2.0), spread)
+    torch.testing.assert_close(of_pairs.mean, whole.mean)
+    torch.testing.assert_close(of_pairs.between, whole.between)
+    assert abs(of_pairs.within - whole.within) < 1e-6

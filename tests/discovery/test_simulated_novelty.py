@@ -7,6 +7,7 @@ import torch.nn.functional as F
 from camp.core.progress import Progress
 from camp.core.types import UNLABELLED
 from camp.discovery import simulated_novelty
+from camp.discovery.base import KnownCategories
 from camp.discovery.class_metric import fit_components
 from camp.discovery.class_scatter import WithinClassScatter
 from camp.discovery.simulated_novelty import (
@@ -38,7 +39,8 @@ SINGLE = ParameterGrid(shrinkage=(0.3,), n_components=(16,), power=(0.5,))
 
 def simulation(u, labels, grid=None, seed=0):
     draw = torch.Generator().manual_seed(seed)
-    return SimulatedNovelty(u, labels, WithinClassScatter.empty(u.shape[1]), grid or ParameterGrid(), draw)
+    scatter, known = WithinClassScatter.empty(u.shape[1]), KnownCategories.empty(u.shape[1])
+    return SimulatedNovelty(u, labels, known, scatter, grid or ParameterGrid(), draw)
 
 
 def test_the_number_of_novel_classes_has_an_error():
@@ -107,6 +109,7 @@ def test_the_score_of_a_fold_by_hand():
         hidden_classes=torch.tensor([1, 1, 1, 1, 1, 0, 0, 0]).bool(),
         hidden_images=torch.tensor([0, 0, 0, 0, 0, 0, 1, 0]).bool(),
         shown=torch.tensor([-1, -1, -1, -1, -1, 2, -1, -1]),
+        known=KnownCategories.empty(1),
         shown_classes=torch.tensor([2]),
         scatter=WithinClassScatter.empty(1),
     )
@@ -137,3 +140,35 @@ def test_the_same_generator_gives_the_same_result():
     u, labels, _ = classes(8, 3, 16, nuisance=1.0)
     one, two = (estimate_number(simulation(u, labels, SINGLE, seed=4), 8, QUIET) for _ in range(2))
     assert one == two
+
+
+@pytest.mark.parametrize("unit", [True, False])
+def test_points_of_means_are_the_means_of_points(unit):
+    draw = torch.Generator().manual_seed(0)
+    means, index = 2 * torch.randn(6, 40, generator=draw), torch.arange(6).repeat_interleave(400)
+    features = means[index] + torch.randn(2400, 40, generator=draw)
+    scatter = WithinClassScatter.empty(40).add(features, index)
+    components = fit_components(features, scatter, 30, 0.4)
+    points = components.points(30, unit)
+    of_classes = torch.stack([points[index == k].mean(dim=0) for k in range(6)])
+    spread = float((points - of_classes[index]).square().sum())
+    centroids = torch.stack([features[index == k].mean(dim=0) for k in range(6)])
+    got, of_means = components.expected_points(centroids, torch.full((6,), 400.0), scatter, 30, unit)
+    torch.testing.assert_close(got, of_classes, atol=0.02, rtol=0.0)
+    assert of_means == pytest.approx(spread, rel=0.1)
+    single, none = components.expected_points(features[:9], torch.ones(9), scatter, 30, unit)
+    torch.testing.assert_close(single, points[:9], atol=1e-4, rtol=1e-4)
+    assert none == 0
+
+
+def test_a_fold_forgets_the_remembered_statistics_of_the_classes_it_hides():
+    u, labels, _ = classes(8, 2, 20, nuisance=1.0)
+    known = KnownCategories(u[:3], torch.tensor([0, 1, 50]), torch.full((3,), 9.0))
+    folds = SimulatedNovelty(
+        u, labels, known, WithinClassScatter.empty(40), ParameterGrid(), torch.Generator().manual_seed(0)
+    ).folds
+    for fold in folds:
+        hidden = set(labels[fold.hidden_classes].tolist())
+        assert set(fold.known.labels.tolist()) == {0, 1, 50} - hidden
+        assert 50 in fold.shown_classes
+    assert any(len(fold.known) < 3 for fold in folds)

@@ -97,7 +97,9 @@ def test_what_is_kept_does_not_grow_with_the_images(here, method):
     kept = method.state().tensors
     assert kept["discoverer.scatter"].shape == (64, 64)
     assert kept["centroids"].shape == (len(method.categories), 64)
-    others = {name for name in kept if not name.startswith("tip.")} - {"discoverer.scatter", "centroids"}
+    assert kept["counts.counts"].tolist() == [category.size for category in method.categories]
+    sized = {"discoverer.scatter", "centroids", "counts.counts"}
+    others = {name for name in kept if not name.startswith("tip.")} - sized
     assert all(kept[name].numel() <= 1 for name in others)
 
 
@@ -174,3 +176,59 @@ def test_roots_around_the_median():
 def test_impossible_settings_are_refused(options, sentence):
     with pytest.raises(CampError, match=sentence):
         small_settings("camp-plus", **{"train": False, **options})
+
+
+@pytest.fixture(scope="module")
+def returning(tmp_path_factory: pytest.TempPathFactory) -> Stream:
+    """Five known digits and a novel one; then these without labels beside two novel ones; then one of them labelled."""
+    plans = (
+        dict.fromkeys(range(5), (12, 6)) | {5: (0, 14)},
+        dict.fromkeys(range(6), (0, 8)) | {6: (0, 14), 7: (0, 14)},
+        {0: (6, 4), 6: (8, 4), 1: (0, 6), 8: (0, 14)},
+    )
+    streamed = stream("vectors", tmp_path_factory.mktemp("returning"), plans)
+    tasks = [(replace(task, returning=task.index > 0), truth) for task, truth in streamed.tasks]
+    return replace(streamed, tasks=tasks)
+
+
+def test_unlabelled_images_of_earlier_categories_are_recognised(returning):
+    method, (first, second) = build(returning), [task for task, _ in returning.tasks[:2]]
+    learn(method, first)
+    stored, sizes = method.centroids.clone(), method.counts.counts.clone()
+    learn(method, second)
+    truth = torch.from_numpy(returning.tasks[1][1].train_classes)
+    assigned = method.assigned()
+    of_old = truth < 6
+    assert (assigned[of_old] == truth[of_old]).float().mean() > 0.75
+    assert [category.label for category in method.categories] == [0, 1, 2, 3, 4, None, None, None]
+    counts = torch.bincount(assigned, minlength=8)
+    assert torch.equal(method.counts.counts, F.pad(sizes, (0, 2)) + counts)
+    # A centroid that returns is the mean of its old and new images, not of the new ones alone.
+    moved = (method.centroids[:6] - stored).norm(dim=1)
+    fresh = torch.stack([clean(returning, 1)[assigned == k].mean(dim=0) for k in range(6)])
+    assert (moved < (fresh - stored).norm(dim=1)).all()
+
+
+def test_a_label_takes_the_place_of_the_category_that_was_discovered_for_it(returning):
+    method = learned(returning)
+    labels = [category.label for category in method.categories]
+    assert labels == [0, 1, 2, 3, 4, None, None, None, 5, None]
+    third, truth = returning.tasks[2]
+    names = torch.from_numpy(truth.train_classes)
+    assigned = method.assigned()
+    assert torch.equal(assigned[third.labels == 0], torch.zeros(6, dtype=torch.long))
+    of_six = (names == 6) & (third.labels < 0)
+    assert (assigned[of_six] == 8).float().mean() > 0.5
+
+
+def test_without_the_option_earlier_categories_are_clustered_again(returning):
+    method = build(returning, returning=False)
+    for task, _ in returning.tasks[:2]:
+        learn(method, task)
+    assert int(method.assigned().min()) >= 6
+
+
+def test_counts_survive_a_checkpoint(returning):
+    method, again = learned(returning), build(returning)
+    again.load_state(method.state(), None, returning.tasks[0][0].views)
+    assert torch.equal(again.counts.counts, method.counts.counts)

@@ -44,6 +44,7 @@ def make_task(
         labels=torch.tensor(labels, dtype=torch.int64),
         n_novel=len(task.novel) if tell else None,
         total=len(split.classes) if tell else None,
+        returning=index > 0 and split.scenario.recurring_fraction > 0,
     )
     truth = TaskTruth(
         index=index,

@@ -26,6 +26,8 @@ class Task:
     """Number of novel categories among the unlabelled images, or None if it must be estimated."""
     total: int | None
     """Number of categories K of the whole stream, or None if it is unknown."""
+    returning: bool = False
+    """Whether some of the unlabelled images may belong to categories of earlier tasks."""
 
     def __len__(self) -> int:
         return len(self.views)

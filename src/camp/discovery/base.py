@@ -1,7 +1,7 @@
 """Interface of category discovery: from known categories and a batch to categories of the batch."""
 
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Protocol, Self
 
 import torch
@@ -24,20 +24,35 @@ class NumberEstimate:
 
 @dataclass(frozen=True)
 class KnownCategories:
-    """Categories of earlier batches, as the features that are remembered of their images.
-
-    A method that keeps centroids alone remembers no features, and `features` is empty.
-    """
+    """Categories of earlier batches: the features that are remembered of their images, or their centroids."""
 
     features: Tensor
     """(m, D) features in the present feature space."""
     labels: Tensor
     """(m,) int64 label of the category of each."""
+    counts: Tensor
+    """(m,) number of images of which each feature is the mean; 1 for the feature of an image."""
+
+    def __len__(self) -> int:
+        return len(self.labels)
+
+    @classmethod
+    def of_images(cls, features: Tensor, labels: Tensor) -> Self:
+        """Categories by the features (m, D) of single images with labels (m,)."""
+        return cls(features, labels, torch.ones(len(labels)))
 
     @classmethod
     def empty(cls, dim: int) -> Self:
         """No category, for features of length `dim`."""
-        return cls(torch.empty(0, dim), torch.empty(0, dtype=torch.int64))
+        return cls.of_images(torch.empty(0, dim), torch.empty(0, dtype=torch.int64))
+
+    def subset(self, rows: Tensor) -> Self:
+        """The features `rows` alone, which are indices or a mask (m,)."""
+        return replace(self, features=self.features[rows], labels=self.labels[rows], counts=self.counts[rows])
+
+    def project(self, axes: Tensor) -> Self:
+        """The categories with features x A, for `axes` A (D, r)."""
+        return replace(self, features=self.features @ axes)
 
 
 @dataclass(frozen=True)
@@ -51,6 +66,7 @@ class FeatureBatch:
     n_novel: int | None
     """Number of novel categories among the unlabelled images, or None to estimate it."""
     known: KnownCategories
+    """Categories of earlier batches that may occur among the unlabelled images."""
     seed: int
     """Random seed of the run."""
     index: int

@@ -3,9 +3,10 @@
     u = unit(root(z - median z)),   root(x) = sign(x) |x|^(1/2)          power transform of the network's features z
     S = (1 - s) W + s tr(W) / D I                                        shrunk scatter within all labelled classes so far
     x = unit of the first d principal components of u S^{-1/2}           points of the mixture (`category_mixture`)
-    c_k = sum_i q_ik u_i / sum_i q_ik                                    centroids, weighted by the assignments
+    c_k = (n_k c_k + sum_i q_ik u_i) / (n_k + sum_i q_ik)                centroids, weighted by the assignments
 
-The within-class scatter is kept for later batches; images are not. All but the scatter and the centroids is computed in the
+n_k is 0 unless category k is one of an earlier batch with n_k images that may return. The within-class scatter is kept for
+later batches; images are not. All but the scatter and the centroids is computed in the
 first MAX_DIM principal axes of the features.
 """
 
@@ -16,10 +17,10 @@ from torch import Tensor
 from camp.core.progress import Progress
 from camp.core.seeds import generator
 from camp.core.types import UNLABELLED
-from camp.discovery.base import DiscoveryResult, FeatureBatch, NumberEstimate
-from camp.discovery.category_mixture import MixtureParameters, discover_by_mixture
+from camp.discovery.base import DiscoveryResult, FeatureBatch, KnownCategories, NumberEstimate
+from camp.discovery.category_mixture import MixtureData, MixtureParameters, discover_by_mixture
 from camp.discovery.class_metric import compares_directions, fit_components, principal_axes
-from camp.discovery.class_scatter import WithinClassScatter
+from camp.discovery.class_scatter import WithinClassScatter, class_sums
 from camp.discovery.kmeans_discoverer import SemiSupervisedKMeansDiscoverer
 from camp.discovery.number_of_categories import estimate_without_labels
 from camp.discovery.simulated_novelty import (
@@ -27,6 +28,7 @@ from camp.discovery.simulated_novelty import (
     ParameterGrid,
     SimulatedNovelty,
     estimate_number,
+    mixture_data,
     select_parameters,
 )
 
@@ -83,36 +85,37 @@ class CampPlusDiscoverer(SemiSupervisedKMeansDiscoverer):
         labelled = labels != UNLABELLED
         self.scatter, self.shrinkage = self.scatter.add(u[labelled], labels[labelled]), parameters.shrinkage
         self._whitening = None
-        known = labels[labelled].unique().tolist()
         weights = self._weights(
-            self._points(u, axes, parameters), batch, n_novel, parameters.mixture, progress
+            self._data(batch, axes, parameters), batch, n_novel, parameters.mixture, progress
         )
+        known = torch.cat([labels[labelled], batch.known.labels]).unique()
         assignments = weights.argmax(dim=1)
-        kept = torch.bincount(assignments, minlength=weights.shape[1]) > 0  # novel categories may be empty
-        weights = weights[:, kept]
+        # Novel categories may be empty, and those of earlier batches need not return.
+        kept = torch.bincount(assignments, minlength=weights.shape[1]) > 0
+        weights, centroids = weights[:, kept], _centroids(u, weights, batch.known, known)[kept]
+        returned = known[kept[: len(known)]].tolist()
         return DiscoveryResult(
-            labels=(*known, *[None] * (weights.shape[1] - len(known))),
+            labels=(*returned, *[None] * (weights.shape[1] - len(returned))),
             assignments=(kept.cumsum(dim=0) - 1)[assignments],
-            centroids=weights.T @ u / weights.sum(dim=0)[:, None],
+            centroids=centroids,
             estimate=estimate,
             parameters={**parameters.selected(), "score": score},
         )
 
     def _weights(
         self,
-        points: Tensor,
+        data: MixtureData,
         batch: FeatureBatch,
         n_novel: int,
         parameters: MixtureParameters,
         progress: Progress,
     ) -> Tensor:
-        """Weight (n, K) of each category for each point (n, d); by k-means if no class is known."""
-        labels = batch.labels
-        if not bool((labels != UNLABELLED).any()):
-            clusters = self._cluster(points, batch, n_novel, progress)
-            return F.one_hot(clusters.assignments, n_novel).to(points.dtype)
+        """Weight (n, K) of each category for each image; by k-means if no category is known."""
+        if not len(data.known_classes()):
+            clusters = self._cluster(data.points, batch, n_novel, progress)
+            return F.one_hot(clusters.assignments, n_novel).to(data.points.dtype)
         draw = generator(batch.seed, "mixture", batch.index)
-        return discover_by_mixture(points, labels, n_novel, parameters, draw)
+        return discover_by_mixture(data, n_novel, parameters, draw)
 
     def state(self) -> dict[str, Tensor]:
         """The scatter, and the shrinkage that was selected last."""
@@ -131,7 +134,7 @@ class CampPlusDiscoverer(SemiSupervisedKMeansDiscoverer):
     def _simulation(self, batch: FeatureBatch, axes: Tensor, when: str) -> SimulatedNovelty:
         draw = generator(batch.seed, "simulation", batch.index, when)
         features, scatter = batch.features @ axes, self.scatter.project(axes)
-        return SimulatedNovelty(features, batch.labels, scatter, self.grid, draw)
+        return SimulatedNovelty(features, batch.labels, batch.known.project(axes), scatter, self.grid, draw)
 
     def _estimate(self, batch: FeatureBatch, progress: Progress, when: str) -> NumberEstimate:
         axes = _leading_axes(batch.features)
@@ -144,14 +147,26 @@ class CampPlusDiscoverer(SemiSupervisedKMeansDiscoverer):
         most = min(self._max_novel(n_known), n_unlabelled)
         if simulation.folds:
             return estimate_number(simulation, most, progress)
-        points = self._points(batch.features, axes, self.grid.default())
+        points = self._data(batch, axes, self.grid.default()).points
         of_all = estimate_without_labels(points, n_known + most, simulation.generator, progress=progress)
         return NumberEstimate(min(max(of_all.n_novel - n_known, 0), n_unlabelled), of_all.curve)
 
-    def _points(self, u: Tensor, axes: Tensor, parameters: DiscoveryParameters) -> Tensor:
-        """Points (n, d) of the mixture."""
+    def _data(self, batch: FeatureBatch, axes: Tensor, parameters: DiscoveryParameters) -> MixtureData:
+        """Points of the mixture."""
         scatter, count = self.scatter.project(axes), parameters.n_components
-        return fit_components(u @ axes, scatter, count, parameters.shrinkage).points(count, self.unit)
+        components = fit_components(batch.features @ axes, scatter, count, parameters.shrinkage)
+        return mixture_data(components, batch.labels, batch.known.project(axes), scatter, count, self.unit)
+
+
+def _centroids(features: Tensor, weights: Tensor, known: KnownCategories, labels: Tensor) -> Tensor:
+    """Mean feature (K, D) of the images of a batch, with weights (n, K), and of those that are remembered.
+
+    `labels` are those of the first categories, ascending.
+    """
+    index, count = torch.searchsorted(labels, known.labels), weights.shape[1]
+    n = weights.sum(dim=0) + torch.bincount(index, known.counts, count)
+    remembered = class_sums(known.counts[:, None] * known.features, index, count)
+    return (weights.T @ features + remembered.to(features.dtype)) / n[:, None]
 
 
 def _leading_axes(features: Tensor) -> Tensor:

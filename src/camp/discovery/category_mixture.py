@@ -13,6 +13,10 @@ an unbalanced optimal transport problem. Three updates alternate:
     o_k <- h_k (o_k + log e_k - log N_k),   h_k = rho_k / (1 + rho_k)      Sinkhorn iterations (Chizat et al. 2018)
     counts and sums of the categories, and the variance s of images        M-step
 
+Where categories of earlier batches may return, they are known categories as well, with their remembered means as evidence.
+The labels of the batch then tell nothing about sizes: e_k is the present share of the known or of the novel categories,
+divided by their number, and rho is 0.
+
 The result of such a fit depends on its start. It begins with more novel categories than wanted, and removes one after the
 other, that whose images lie nearly as well in others: the least -sum_i log(1 - q_ik).
 """
@@ -48,10 +52,10 @@ class Statistics:
     """(K, d) their sum."""
 
     @classmethod
-    def of_classes(cls, points: Tensor, index: Tensor, n_classes: int) -> "Statistics":
-        """Those of points (n, d) of classes `index` (n,)."""
-        counts = torch.bincount(index, minlength=n_classes).to(points.dtype)
-        return cls(counts, class_sums(points, index, n_classes).to(points.dtype))
+    def of_classes(cls, points: Tensor, index: Tensor, n_classes: int, weights: Tensor) -> "Statistics":
+        """Those of points (n, d) of classes `index` (n,), each the mean of `weights` (n,) images."""
+        counts = torch.bincount(index, weights, n_classes).to(points.dtype)
+        return cls(counts, class_sums(weights[:, None] * points, index, n_classes).to(points.dtype))
 
     def with_assigned(self, points: Tensor, weights: Tensor) -> "Statistics":
         """Add points (n, d) with weights (n, K); columns of weights beyond the categories are new ones."""
@@ -64,6 +68,47 @@ class Statistics:
         return Statistics(
             torch.cat([self.counts, points.new_ones(len(points))]), torch.cat([self.sums, points])
         )
+
+
+@dataclass(frozen=True)
+class MixtureData:
+    """The points of a batch, and those that stand for categories of earlier batches that may return."""
+
+    points: Tensor
+    """(n, d)"""
+    labels: Tensor
+    """(n,) of known classes, or UNLABELLED."""
+    known_points: Tensor
+    """(m, d), each the mean of several images of a category; m = 0 where no category can return."""
+    known_labels: Tensor
+    """(m,)"""
+    known_counts: Tensor
+    """(m,) number of images of which each known point is the mean."""
+    known_spread: float = 0.0
+    """Sum of the squared distances of these images to their mean."""
+
+    @classmethod
+    def of_batch(cls, points: Tensor, labels: Tensor) -> "MixtureData":
+        """A batch in which no category of earlier batches returns."""
+        return cls(points, labels, points[:0], labels[:0], points.new_empty(0))
+
+    @property
+    def unlabelled(self) -> Tensor:
+        """(n,) bool: points without a label."""
+        return self.labels == UNLABELLED
+
+    def known_classes(self) -> Tensor:
+        """Labels (K,) of the classes with labelled points and of the remembered categories, ascending."""
+        labels: Tensor = torch.cat([self.labels[~self.unlabelled], self.known_labels]).unique()
+        return labels
+
+    def evidence(self) -> tuple[Tensor, Tensor, Tensor]:
+        """Points (l, d) of known categories, their positions (l,) in `known_classes`, and their weights (l,)."""
+        shown = ~self.unlabelled
+        points = torch.cat([self.points[shown], self.known_points])
+        labels = torch.cat([self.labels[shown], self.known_labels])
+        weights = torch.cat([points.new_ones(int(shown.sum())), self.known_counts])
+        return points, torch.searchsorted(self.known_classes(), labels), weights
 
 
 @dataclass(frozen=True)
@@ -88,18 +133,12 @@ class CategoryMixture:
 
 
 def fit_mixtures(
-    points: Tensor,
-    labels: Tensor,
-    most: int,
-    least: int,
-    parameters: MixtureParameters,
-    generator: torch.Generator,
+    data: MixtureData, most: int, least: int, parameters: MixtureParameters, generator: torch.Generator
 ) -> Iterator[CategoryMixture]:
     """Fit mixtures with `most` novel categories, one less, and so on to `least`.
 
     Args:
-        points: (n, d)
-        labels: (n,) of known classes, of which there is at least one, or UNLABELLED.
+        data: At least one category is known.
         most, least: Numbers of novel categories.
         parameters: Of these, `start_factor` is not used.
         generator: Source of the start.
@@ -107,25 +146,26 @@ def fit_mixtures(
     Yields:
         The categories of all points; labelled ones are in their class.
     """
-    labelled, power = labels != UNLABELLED, parameters.power
-    classes, index = labels[labelled].unique(return_inverse=True)
-    n_known, x = len(classes), points[~labelled]
-    known = Statistics.of_classes(points[labelled], index, n_known)
-    model = Plda.fit(points[labelled], index, n_known)
+    evidence, index, evidence_weights = data.evidence()
+    n_known, power = len(data.known_classes()), parameters.power
+    unlabelled = data.unlabelled
+    x, labelled_index = data.points[unlabelled], index[: int((~unlabelled).sum())]
+    known = Statistics.of_classes(evidence, index, n_known, evidence_weights)
+    model = Plda.fit(evidence, index, n_known, evidence_weights, data.known_spread)
     current = known.with_novel(_choose_starts(x, known, model, most, power, generator))
-    offsets = points.new_zeros(n_known + most)
+    offsets = x.new_zeros(n_known + most)
+    weights = x.new_full((len(x), n_known + most), 1 / (n_known + most))
     for n_novel in range(most, least - 1, -1):
-        predict = ClassSizes.predict if parameters.size_prior else ClassSizes.uniform
-        sizes = predict(labels, n_novel)
         for iteration in range(ITERATIONS + FIRST_ITERATIONS * (n_novel == most)):
+            sizes = _predict_sizes(data, n_novel, weights[:, :n_known], parameters)
             costs = -power * model.log_predictive(x, model.posterior(current.counts, current.sums))
             weights, offsets = _transport(costs, offsets, sizes)
             current = known.with_assigned(x, weights)
             if n_novel < most or iteration >= FIRST_ITERATIONS:
                 model = model.with_within(_within(x, weights, current, model))
-        of_all = points.new_zeros(len(points), n_known + n_novel)
-        of_all[labelled] = F.one_hot(index, n_known + n_novel).to(points.dtype)
-        of_all[~labelled] = weights
+        of_all = x.new_zeros(len(data.points), n_known + n_novel)
+        of_all[~unlabelled] = F.one_hot(labelled_index, n_known + n_novel).to(x.dtype)
+        of_all[unlabelled] = weights
         yield CategoryMixture(n_novel, of_all)
         if n_novel:
             losses = -torch.log1p(-weights[:, n_known:].clamp_max(1 - 1e-6)).sum(dim=0)
@@ -134,18 +174,31 @@ def fit_mixtures(
 
 
 def discover_by_mixture(
-    points: Tensor, labels: Tensor, n_novel: int, parameters: MixtureParameters, generator: torch.Generator
+    data: MixtureData, n_novel: int, parameters: MixtureParameters, generator: torch.Generator
 ) -> Tensor:
-    """Find the categories of points (n, d) with labels (n,) of known classes or UNLABELLED.
+    """Find the categories of a batch.
 
     Returns:
-        The weight (n, K) of the known classes, ascending, and of `n_novel` novel categories for each point; a labelled
+        The weight (n, K) of the known categories, ascending, and of `n_novel` novel ones for each point; a labelled
         point is in its class.
     """
-    most = min(parameters.start_factor * n_novel, int((labels == UNLABELLED).sum()))
-    for mixture in fit_mixtures(points, labels, most, n_novel, parameters, generator):
+    most = min(parameters.start_factor * n_novel, int(data.unlabelled.sum()))
+    for mixture in fit_mixtures(data, most, n_novel, parameters, generator):
         weights = mixture.weights
     return weights
+
+
+def _predict_sizes(
+    data: MixtureData, n_novel: int, of_known: Tensor, parameters: MixtureParameters
+) -> ClassSizes:
+    """Predict the sizes of the categories; `of_known` (u, K) are the present weights of the known ones."""
+    n_unlabelled, n_known = of_known.shape
+    if not parameters.size_prior:
+        return ClassSizes.uniform(n_known, n_novel, n_unlabelled)
+    if len(data.known_labels):
+        share = float(of_known.sum()) / max(n_unlabelled, 1)
+        return ClassSizes.returning(n_known, n_novel, n_unlabelled, share)
+    return ClassSizes.predict(data.labels, n_novel)
 
 
 def _choose_starts(

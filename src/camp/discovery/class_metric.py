@@ -112,6 +112,29 @@ class Components:
         p = self.scores[:, :n_components]
         return F.normalize(p, dim=1) if unit else p / mean_length(p)
 
+    def expected_points(
+        self, features: Tensor, counts: Tensor, scatter: WithinClassScatter, n_components: int, unit: bool
+    ) -> tuple[Tensor, float]:
+        """Points (m, d) of means of several images, and the sum of squared distances of the points of these images.
+
+        The n images of which a feature is the mean have p = mean + e, and E |e|^2 = v follows from the scatter. Their
+        unit points p / |p| have about the mean p / sqrt(|p|^2 + v (1 - 1 / n)).
+
+        Args:
+            features: (m, D) means of images.
+            counts: (m,) numbers of images n.
+            scatter: Of the features; v is its part in the components.
+        """
+        projection = self.projection[:, :n_components]
+        p = features @ projection - self.offset[:n_components]
+        variance = scatter.variance(projection)
+        if unit:
+            lost = variance * (1 - 1 / counts)
+            scale = (p.square().sum(dim=1) + lost).clamp_min(1e-12).rsqrt()
+        else:
+            scale = (1 / mean_length(self.scores[:, :n_components])).expand(len(p))
+        return p * scale[:, None], float(((counts - 1) * scale.square()).sum()) * variance
+
 
 def fit_components(
     features: Tensor, scatter: WithinClassScatter, n_components: int, shrinkage: float

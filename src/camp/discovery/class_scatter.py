@@ -54,6 +54,11 @@ class WithinClassScatter:
         """Scatter of features x A, with `axes` A (D, r) that hold nearly all variance."""
         return replace(self, total=axes.double().T @ self.total @ axes.double())
 
+    def variance(self, projection: Tensor) -> float:
+        """Mean squared distance of images x B from the mean of their class, for `projection` B (D, d)."""
+        b = projection.double()
+        return float((b * (self.total @ b)).sum()) / max(self.degrees_of_freedom, 1)
+
     def whitening(self, shrinkage: float) -> Tensor:
         """Matrix P such that distances of x P are Mahalanobis distances of the shrunk scatter.
 

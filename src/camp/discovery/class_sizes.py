@@ -64,11 +64,19 @@ class ClassSizes:
         return cls((expected * n_unlabelled / expected.sum()).float(), dispersion.float())
 
     @classmethod
-    def uniform(cls, labels: Tensor, n_novel: int) -> Self:
+    def returning(cls, n_known: int, n_novel: int, n_unlabelled: int, share: float) -> Self:
+        """Predict the numbers where categories of earlier batches may return, which labels tell nothing about.
+
+        Known categories are equally likely, and so are novel ones; `share` is that of the known ones together.
+        """
+        known = torch.full((n_known,), share * n_unlabelled / max(n_known, 1))
+        novel = torch.full((n_novel,), (1 - share) * n_unlabelled / max(n_novel, 1))
+        return cls(torch.cat([known, novel]).clamp_min(_LEAST_SIZE), torch.ones(n_known + n_novel))
+
+    @classmethod
+    def uniform(cls, n_known: int, n_novel: int, n_unlabelled: int) -> Self:
         """Equal weights without any constraint, for the ablation."""
-        known = len(labels[labels != UNLABELLED].unique())
-        n_unlabelled = float((labels == UNLABELLED).sum())
-        count = known + n_novel
+        count = n_known + n_novel
         return cls(torch.full((count,), n_unlabelled / count), torch.ones(count))
 
     def strengths(self) -> Tensor:

@@ -20,7 +20,7 @@ from typing import Self
 import torch
 from torch import Tensor
 
-from camp.discovery.class_scatter import class_means
+from camp.discovery.class_scatter import class_sums
 
 _LEAST_BETWEEN = 0.05
 """Lower bound of b relative to s: the few means of known classes may agree in a direction by chance."""
@@ -48,17 +48,27 @@ class Plda:
     """s, the variance of the images of a category."""
 
     @classmethod
-    def fit(cls, points: Tensor, index: Tensor, n_classes: int) -> Self:
-        """Estimate the model by the moments of points (n, d) of classes `index` (n,), 0 .. n_classes - 1."""
-        counts = torch.bincount(index, minlength=n_classes)
-        means = class_means(points, index, n_classes).to(points.dtype)
-        degrees_of_freedom = max(len(points) - n_classes, 1) * points.shape[1]
-        within = float((points - means[index]).square().sum()) / degrees_of_freedom
+    def fit(
+        cls, points: Tensor, index: Tensor, n_classes: int, weights: Tensor | None = None, spread: float = 0.0
+    ) -> Self:
+        """Estimate the model by the moments of points (n, d) of classes `index` (n,), 0 .. n_classes - 1.
+
+        Args:
+            weights: (n,) number of images of which each point is the mean; by default 1.
+            spread: Sum over all images of their squared distances to the point that stands for them.
+        """
+        weights = points.new_ones(len(points)) if weights is None else weights
+        counts = torch.bincount(index, weights, n_classes).to(points.dtype)
+        sums = class_sums(weights[:, None] * points, index, n_classes)
+        means = (sums / counts[:, None]).to(points.dtype)
+        degrees_of_freedom = max(float(weights.sum()) - n_classes, 1) * points.shape[1]
+        around = float((weights[:, None] * (points - means[index]).square()).sum()) + spread
+        within = around / degrees_of_freedom
         within = (
             within or float(points.var(correction=0)) or 1.0
         )  # classes of one image each, or of equal images
-        spread = means if n_classes > 1 else points
-        between = spread.var(dim=0, correction=min(1, len(spread) - 1))
+        centres = means if n_classes > 1 else points
+        between = centres.var(dim=0, correction=min(1, len(centres) - 1))
         between = between - within * float((1 / counts).mean())  # the noise of the means
         return cls(means.mean(dim=0), between.clamp_min(_LEAST_BETWEEN * within), within)
 

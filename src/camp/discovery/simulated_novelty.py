@@ -27,8 +27,13 @@ from torch import Tensor
 
 from camp.core.progress import Bar, Progress
 from camp.core.types import UNLABELLED
-from camp.discovery.base import NumberEstimate
-from camp.discovery.category_mixture import MixtureParameters, discover_by_mixture, fit_mixtures
+from camp.discovery.base import KnownCategories, NumberEstimate
+from camp.discovery.category_mixture import (
+    MixtureData,
+    MixtureParameters,
+    discover_by_mixture,
+    fit_mixtures,
+)
 from camp.discovery.category_search import argmax, curve, random_groups
 from camp.discovery.class_metric import Components, compares_directions, fit_components
 from camp.discovery.class_scatter import WithinClassScatter
@@ -97,8 +102,10 @@ class Fold:
     """(n,) bool: hidden images of other classes."""
     shown: Tensor
     """(n,) labels without the hidden ones."""
+    known: KnownCategories
+    """Remembered categories that are not hidden."""
     shown_classes: Tensor
-    """(c,) classes that still have labels, sorted."""
+    """(c,) classes that still have labels or are remembered, sorted."""
     scatter: WithinClassScatter
     components: dict[float, Components] = field(default_factory=dict)
     """Whitened components by shrinkage, computed when they are needed."""
@@ -128,13 +135,14 @@ class SimulatedNovelty:
     """The folds of a batch, on which parameters and numbers of clusters are evaluated.
 
     Features (n, D) are of unit length where directions alone are compared; the scatter is that of
-    earlier batches.
+    earlier batches, and `known` are the categories of these that may return.
     """
 
     def __init__(
         self,
         features: Tensor,
         labels: Tensor,
+        known: KnownCategories,
         scatter: WithinClassScatter,
         grid: ParameterGrid,
         generator: torch.Generator,
@@ -143,33 +151,38 @@ class SimulatedNovelty:
             sample = torch.randperm(len(features), generator=generator)[:MAX_SAMPLES].sort().values
             features, labels = features[sample], labels[sample]
         self.features, self.labels, self.grid, self.generator = features, labels, grid, generator
-        self.n_known = len(labels[labels != UNLABELLED].unique())
-        self.folds = list(self._make_folds(scatter)) if self.n_known >= MIN_CLASSES else []
+        self.known = known
+        labelled_classes = labels[labels != UNLABELLED].unique()
+        self.n_known = len(torch.cat([labelled_classes, known.labels]).unique())
+        self.folds = list(self._make_folds(scatter)) if len(labelled_classes) >= MIN_CLASSES else []
         self.seeds = torch.randint(2**31, (len(self.folds),), generator=generator).tolist()
 
     def _make_folds(self, scatter: WithinClassScatter) -> Iterator[Fold]:
         labels, labelled = self.labels, self.labels != UNLABELLED
+        classes = labels[labelled].unique()
         # Two classes at least: one alone could share its cluster with a novel class without loss of accuracy.
-        n_groups = min(MIN_FOLDS, self.n_known // 2)
-        groups = random_groups(labels[labelled].unique(), n_groups, self.generator, -(-MIN_FOLDS // n_groups))
+        n_groups = min(MIN_FOLDS, len(classes) // 2)
+        groups = random_groups(classes, n_groups, self.generator, -(-MIN_FOLDS // n_groups))
         turn = torch.randint(MIN_FOLDS, (len(labels),), generator=self.generator)
         for index, group in enumerate(groups):
-            classes = torch.isin(labels, group)
-            images = labelled & (turn == index % MIN_FOLDS) & ~classes
-            shown = labels.masked_fill(classes | images, UNLABELLED)
+            hidden = torch.isin(labels, group)
+            images = labelled & (turn == index % MIN_FOLDS) & ~hidden
+            shown = labels.masked_fill(hidden | images, UNLABELLED)
             kept = shown != UNLABELLED
-            shown_classes = shown[kept].unique()
+            known = self.known.subset(~torch.isin(self.known.labels, group))
+            shown_classes = torch.cat([shown[kept], known.labels]).unique()
             images &= torch.isin(labels, shown_classes)  # not those of a class without any label left
-            yield Fold(classes, images, shown, shown_classes, scatter.add(self.features[kept], shown[kept]))
+            of_shown = scatter.add(self.features[kept], shown[kept])
+            yield Fold(hidden, images, shown, known, shown_classes, of_shown)
 
     def scores(self, parameters: DiscoveryParameters, n_novel: int) -> list[float]:
         """Score of each fold with `n_novel` categories beside those of all known classes."""
         return [self._score(fold, seed, parameters, n_novel) for fold, seed in zip(self.folds, self.seeds)]
 
     def _score(self, fold: Fold, seed: int, parameters: DiscoveryParameters, n_novel: int) -> float:
-        points, draw = self._points(fold, parameters), torch.Generator().manual_seed(seed)
+        data, draw = self._data(fold, parameters), torch.Generator().manual_seed(seed)
         count = min(self._n_hidden(fold) + n_novel, _n_unlabelled(fold))
-        found = discover_by_mixture(points, fold.shown, count, parameters.mixture, draw)
+        found = discover_by_mixture(data, count, parameters.mixture, draw)
         return fold.score(found.argmax(dim=1), self.labels)
 
     def score_numbers(
@@ -178,10 +191,10 @@ class SimulatedNovelty:
         """Score of each fold with 0 to `max_novel` categories beside those of all known classes."""
         scores = []
         for fold, seed in zip(self.folds, self.seeds):
-            points, draw = self._points(fold, parameters), torch.Generator().manual_seed(seed)
+            data, draw = self._data(fold, parameters), torch.Generator().manual_seed(seed)
             n_hidden = min(self._n_hidden(fold), _n_unlabelled(fold))
             most = min(n_hidden + max_novel, _n_unlabelled(fold))
-            mixtures = fit_mixtures(points, fold.shown, most, n_hidden, parameters.mixture, draw)
+            mixtures = fit_mixtures(data, most, n_hidden, parameters.mixture, draw)
             of_fold = {
                 found.n_novel - n_hidden: fold.score(found.weights.argmax(dim=1), self.labels)
                 for found in mixtures
@@ -191,15 +204,34 @@ class SimulatedNovelty:
             bar.advance()
         return scores
 
-    def _points(self, fold: Fold, parameters: DiscoveryParameters) -> Tensor:
-        shrinkage, n_components = parameters.shrinkage, parameters.n_components
+    def _data(self, fold: Fold, parameters: DiscoveryParameters) -> MixtureData:
+        shrinkage = parameters.shrinkage
         if shrinkage not in fold.components:
             most = max(self.grid.n_components)
             fold.components[shrinkage] = fit_components(self.features, fold.scatter, most, shrinkage)
-        return fold.components[shrinkage].points(n_components, compares_directions(self.features.shape[1]))
+        unit = compares_directions(self.features.shape[1])
+        return mixture_data(
+            fold.components[shrinkage], fold.shown, fold.known, fold.scatter, parameters.n_components, unit
+        )
 
     def _n_hidden(self, fold: Fold) -> int:
         return self.n_known - len(fold.shown_classes)
+
+
+def mixture_data(
+    components: Components,
+    labels: Tensor,
+    known: KnownCategories,
+    scatter: WithinClassScatter,
+    n_components: int,
+    unit: bool,
+) -> MixtureData:
+    """Make the points of a mixture in the first `n_components` of the whitened features."""
+    points = components.points(n_components, unit)
+    if not len(known):
+        return MixtureData.of_batch(points, labels)
+    means, spread = components.expected_points(known.features, known.counts, scatter, n_components, unit)
+    return MixtureData(points, labels, means, known.labels, known.counts, spread)
 
 
 def _n_unlabelled(fold: Fold) -> int:

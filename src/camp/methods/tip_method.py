@@ -181,17 +181,33 @@ class TipMethod(ABC):
         named = {category.label for category in self.categories}
         return sorted(set(task.labels[task.labels >= 0].tolist()) - named)
 
-    def _enter(self, task: Task, labels: Sequence[int | None], assignments: Tensor) -> list[int]:
+    def _position_of_label(self) -> dict[int, int]:
+        """Return the position in `categories` of each label that has a category."""
+        return {c.label: i for i, c in enumerate(self.categories) if c.label is not None}
+
+    def _enter(
+        self,
+        task: Task,
+        labels: Sequence[int | None],
+        assignments: Tensor,
+        returned: Sequence[int | None] | None = None,
+    ) -> list[int]:
         """Enter the clusters of a task as categories; a known class that has a category keeps it.
 
-        `labels` are None for novel clusters, and `assignments` (n,) are the clusters of the images. Returns the
-        position in `categories` of each cluster.
+        Args:
+            labels: None for novel clusters.
+            assignments: (n,) clusters of the images.
+            returned: Position of the category of an earlier task that each cluster is; by default that of its label.
+
+        Returns:
+            The position in `categories` of each cluster.
         """
         sizes = torch.bincount(assignments, minlength=len(labels)).tolist()
-        position = {c.label: i for i, c in enumerate(self.categories) if c.label is not None}
+        if returned is None:
+            position = self._position_of_label()
+            returned = [None if label is None else position.get(label) for label in labels]
         places = []
-        for label, size in zip(labels, sizes):
-            at = position.get(label) if label is not None else None
+        for label, size, at in zip(labels, sizes, returned):
             if at is None:
                 at = len(self.categories)
                 self.categories.append(LearnedCategory(at, task.index, label, size))

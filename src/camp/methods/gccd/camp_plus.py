@@ -46,6 +46,8 @@ class CampPlusSettings(CampSettings):
     """t, the exponent of the densities of categories; by default selected by cross-validation."""
     size_prior: bool = True
     """Predict the sizes of categories from those of the labelled classes; off for the ablation."""
+    returning: bool = True
+    """Recognise unlabelled images of earlier categories in streams where these return; off for the ablation."""
     start_factor: int = 2
     """Number of novel categories that the mixture starts with, relative to the number wanted."""
 
@@ -113,6 +115,7 @@ def make_camp_plus(context: BuildContext, settings: CampPlusSettings) -> Centroi
         transform=discoverer.transform,
         whiten=discoverer.whiten,
         centred=discoverer.unit,
+        returning=settings.returning,
         adapter=adapter,
     )
     if not settings.train:

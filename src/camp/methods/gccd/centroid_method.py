@@ -1,7 +1,7 @@
 """Methods that represent categories by centroids: CAMP, GCD and their relatives differ in their components."""
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Literal
 
 import torch
@@ -9,9 +9,10 @@ from torch import Tensor
 
 from camp.core.progress import Progress
 from camp.core.seeds import generator
+from camp.core.types import UNLABELLED
 from camp.data.tasks import Task
 from camp.data.views import Batch
-from camp.discovery.base import Discoverer, FeatureBatch, KnownCategories
+from camp.discovery.base import Discoverer, DiscoveryResult, FeatureBatch, KnownCategories
 from camp.discovery.kmeans_discoverer import SemiSupervisedKMeansDiscoverer
 from camp.discovery.nearest_centroid import NearestCentroid
 from camp.methods.base import BuildContext, CentroidDrift
@@ -73,9 +74,31 @@ class Composition:
     """Classify by the cosine about the mean of all centroids, in place of the metric of discovery."""
     known: Callable[[], KnownCategories] | None = None
     """Returns features of earlier images, for methods that remember them."""
+    returning: bool = False
+    """Let unlabelled images be of categories of earlier tasks, in streams where these return."""
     exemplars: int = 0
     callbacks: Sequence[Callback] = ()
     clipping: Literal["norm", "value"] = "norm"
+
+
+class CategoryCounts:
+    """Number of images, of all tasks, of which the centroid of each category is the mean."""
+
+    def __init__(self) -> None:
+        self.counts = torch.empty(0)
+
+    def add(self, places: Sequence[int], sizes: Tensor, total: int) -> None:
+        """Add the `sizes` of the categories at `places`, of `total` categories."""
+        self.counts = torch.cat([self.counts, torch.zeros(total - len(self.counts))])
+        self.counts[places] += sizes
+
+    def state(self) -> dict[str, Tensor]:
+        """Return the counts, for a checkpoint."""
+        return {"counts": self.counts}
+
+    def load_state(self, state: dict[str, Tensor]) -> None:
+        """Continue from `state`."""
+        self.counts = state["counts"]
 
 
 class CentroidMethod(TipMethod):
@@ -87,6 +110,9 @@ class CentroidMethod(TipMethod):
         self.trains = parts.objective is not None
         self.discoverer = parts.discoverer or kmeans_discoverer(parts.discovery)
         self.memories["discoverer"] = self.discoverer
+        self.counts = CategoryCounts()
+        if parts.returning:
+            self.memories["counts"] = self.counts
         self.task_features = torch.empty(0, self.dim)
         """(n, D) features of the images of the last task under the trained tip."""
 
@@ -132,18 +158,70 @@ class CentroidMethod(TipMethod):
             if self.parts.adapter is not None:
                 self.centroids = self.parts.adapter.adapt(stored, self.task_features, run, progress)
             self.drift = CentroidDrift(stored, self.centroids)
-        result = self.discoverer.discover(self._batch(task, self.task_features), progress)
-        places = self._enter(task, result.labels, result.assignments)
+        batch = self._batch(task, self.task_features)
+        result = self.discoverer.discover(batch, progress)
+        if self._returning(task):
+            result, returned = self._with_labels(result, task)
+            places = self._enter(task, result.labels, result.assignments, returned)
+        else:
+            places = self._enter(task, result.labels, result.assignments)
+        if self.parts.returning:
+            sizes = torch.bincount(result.assignments, minlength=len(places))
+            self.counts.add(places, sizes, len(self.categories))
         centroids = torch.empty(len(self.categories), self.dim)
         if self.centroids is not None:
             centroids[: len(self.centroids)] = self.centroids
-        centroids[places] = result.centroids  # a known class that comes again gets its new centroid
+        centroids[places] = result.centroids  # a category that comes again gets its new centroid
         self.centroids, self.discovery = centroids, result
 
     def _batch(self, task: Task, features: Tensor) -> FeatureBatch:
-        """Return the features of a task as the discoverer takes them."""
-        known = self.parts.known() if self.parts.known is not None else KnownCategories.empty(self.dim)
-        return FeatureBatch(features, task.labels, task.n_novel, known, self.seed, task.index)
+        """Return the features of a task as the discoverer takes them.
+
+        Where categories may return, all are numbered by their position, and new labels follow.
+        """
+        known, labels = KnownCategories.empty(self.dim), task.labels
+        if self.parts.known is not None:
+            known = self.parts.known()
+        elif self._returning(task):
+            position = self._position_of_label()
+            new = {label: len(self.categories) + rank for rank, label in enumerate(self._new_labels(task))}
+            number = {UNLABELLED: UNLABELLED, **position, **new}
+            labels = torch.tensor([number[label] for label in labels.tolist()])
+            known = self._remembered(features, labels)
+        return FeatureBatch(features, labels, task.n_novel, known, self.seed, task.index)
+
+    def _returning(self, task: Task) -> bool:
+        """Whether unlabelled images of a task may be of earlier categories, and the method considers it."""
+        return self.parts.returning and task.returning and self.centroids is not None
+
+    def _remembered(self, features: Tensor, labels: Tensor) -> KnownCategories:
+        """Return the centroids of earlier tasks, without the discovered ones of classes that now have labels.
+
+        Most images of such a class, whose new label is in `labels` (n,), are nearest to the centroid that stood for it.
+        """
+        assert self.centroids is not None
+        kept = torch.ones(len(self.categories), dtype=torch.bool)
+        for label in labels[labels >= len(self.categories)].unique().tolist():
+            nearest = self.predict(features[labels == label])
+            count, place = (int(value) for value in nearest.bincount().max(dim=0))
+            if self.categories[place].label is None and 2 * count > len(nearest):
+                kept[place] = False
+        known = KnownCategories(self.centroids, torch.arange(len(self.categories)), self.counts.counts)
+        return known.subset(kept)
+
+    def _with_labels(self, result: DiscoveryResult, task: Task) -> tuple[DiscoveryResult, list[int | None]]:
+        """Return the result with labels in place of the positions of `_batch`, and the positions of earlier tasks."""
+        n_old, new = len(self.categories), self._new_labels(task)
+        labels: list[int | None] = []
+        returned: list[int | None] = []
+        for number in result.labels:
+            old = number is not None and number < n_old
+            returned.append(number if old else None)
+            if number is None:
+                labels.append(None)
+            else:
+                labels.append(self.categories[number].label if old else new[number - n_old])
+        return replace(result, labels=tuple(labels)), returned
 
     def features(self, batch: Batch) -> Tensor:
         """Return the transformed features (n, D) of views under the present tip."""

@@ -40,7 +40,7 @@ class FeatureMemory:
 
     def categories(self) -> KnownCategories:
         """Return the features as discovery takes them."""
-        return KnownCategories(self.features, self.positions)
+        return KnownCategories.of_images(self.features, self.positions)
 
     def counts(self) -> list[int]:
         """Return the number of images of each category."""
