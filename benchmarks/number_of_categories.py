@@ -13,13 +13,13 @@ from pathlib import Path
 import numpy as np
 import torch
 
+from camp.core.progress import Progress
 from camp.core.seeds import generator
 from camp.data.augmentations import normalise_, to_unit
 from camp.data.bank.pipeline import decode_resized, prefetch_map
 from camp.data.datasets.base import FileReader
-from camp.discovery.class_metric import ClassMetric
-from camp.discovery.number_of_categories import estimate_n_novel
-from camp.discovery.open_world_discoverer import N_CLUSTERED, N_FOLDS, N_STEPS, TOLERANCE
+from camp.discovery.base import FeatureBatch, KnownCategories
+from camp.discovery.open_world_discoverer import OpenWorldDiscoverer
 from camp.nn.backbones import BackboneSettings, make_backbone
 
 CLASSES, PICTURES = 50, 30
@@ -60,18 +60,8 @@ def error(z: torch.Tensor, known: int, new: int, trial: int) -> int:
         rows.append(z[index, draw.permutation(PICTURES)[:count]])
         labels += [number if number < known and i < count / 2 else -1 for i in range(count)]
     x, y = torch.cat(rows), torch.tensor(labels)
-    found = estimate_n_novel(
-        x,
-        y,
-        max(10, known),
-        generator(trial, "estimate"),
-        n_folds=N_FOLDS,
-        n_steps=N_STEPS,
-        n_init=10,
-        embed=lambda shown: ClassMetric.fit(x, shown, N_CLUSTERED).transform(x),
-        tolerance=TOLERANCE,
-    )
-    return found.n_novel - new
+    batch = FeatureBatch(x, y, None, KnownCategories.empty(x.shape[1]), seed=trial, index=0)
+    return OpenWorldDiscoverer().estimate(batch, Progress(quiet=True)).n_novel - new
 
 
 if __name__ == "__main__":

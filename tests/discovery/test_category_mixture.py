@@ -134,7 +134,7 @@ def test_images_of_remembered_categories_are_recognised_without_any_label():
     spread = 30 * float((1 - means.square().sum(dim=1)).sum())
     points, labels = F.normalize(features, dim=1), torch.full((160,), UNLABELLED)
     names = torch.tensor([2, 4, 6, 8, 10])
-    data = MixtureData(points, labels, means, names, torch.full((5,), 30.0), spread)
+    data = MixtureData(points, labels, means, names, torch.full((5,), 30.0), spread, returning=True)
     assert torch.equal(data.known_classes(), names)
     categories = discover_by_mixture(data, 3, MixtureParameters(0.5), draw()).argmax(dim=1)
     assert (categories[truth < 5] == truth[truth < 5]).float().mean() > 0.95

@@ -50,7 +50,21 @@ def test_the_number_of_novel_classes_has_an_error():
         assert abs(estimate.n_novel - novel) <= 1
         assert estimate.standard_error is not None
         assert estimate.standard_error < 1.5
-        assert max(estimate.curve, key=lambda point: point[1])[0] == 12 + estimate.n_novel
+        assert [k for k, _ in estimate.curve] == list(range(12, 21))
+
+
+def test_the_number_is_the_mean_of_the_folds_and_higher_where_missing_one_costs_more(monkeypatch):
+    of_folds = [dict.fromkeys(range(8), 0.0) | {best: 1.0} for best in (1, 2, 2, 3, 3, 3, 4, 6)]
+    of_folds[1] |= {0: 1.0}  # as good in this fold, and worse in the others
+    u, labels, _ = classes(8, 2, 20, nuisance=1.0)
+    same = simulation(u, labels, SINGLE)
+    monkeypatch.setattr(same, "score_numbers", lambda *_: of_folds)
+    estimate = estimate_number(same, 7, QUIET)
+    assert estimate.n_novel == 3
+    assert estimate.standard_error == pytest.approx(1.5118579)
+    # By hand: 3 costs 4 + 1 + 1 below and c (1 + 9) above, 4 costs 9 + 4 + 4 + 1 + 1 + 1 below and c 4 above.
+    assert estimate_number(same, 7, QUIET, missed_cost=2.3).n_novel == 3
+    assert estimate_number(same, 7, QUIET, missed_cost=2.4).n_novel == 4
 
 
 @pytest.mark.parametrize(("novel", "seed"), [(0, 0), (1, 1), (2, 2), (3, 3), (2, 3), (3, 1)])
@@ -119,9 +133,37 @@ def test_the_score_of_a_fold_by_hand():
     assert fold.score(clusters, labels) == pytest.approx(((2 / 3 + 1 / 2) / 2 + 1.0) / 2)
 
 
+def test_a_category_with_novel_images_agrees_less_by_hand():
+    labels = torch.tensor([4, 4, 9, 9, 2, 2, UNLABELLED, UNLABELLED, UNLABELLED])
+    fold = Fold(
+        hidden_classes=torch.tensor([0, 0, 1, 1, 0, 0, 0, 0, 0]).bool(),
+        hidden_images=torch.zeros(9).bool(),
+        shown=torch.tensor([4, 4, -1, -1, 2, 2, -1, -1, -1]),
+        known=KnownCategories.empty(1),
+        shown_classes=torch.tensor([2, 4]),
+        scatter=WithinClassScatter.empty(1),
+    )
+    # With nothing hidden, class 9 also has the first unlabelled image; the other two are novel.
+    members = torch.tensor([1, 1, 2, 2, 0, 0, 2, 3, 3])
+    apart = torch.tensor([1, 1, 2, 2, 0, 0, 2, 3, 3])
+    together = torch.tensor([1, 1, 2, 2, 0, 0, 2, 2, 2])
+    classes = torch.tensor([2, 4, 9])
+    assert fold.agreement(apart, labels, members, classes) == 1
+    assert fold.agreement(together, labels, members, classes) == pytest.approx(2 * 3 / (5 + 3))
+    assert fold.score(together, labels) == 1
+
+
 def test_with_too_few_classes_the_defaults_are_used():
-    u, labels, _ = classes(3, 2, 10, nuisance=1.0)
+    u, labels, _ = classes(1, 2, 10, nuisance=1.0)
     assert select_parameters(simulation(u, labels), 2, QUIET) == (ParameterGrid().default(), None)
+
+
+@pytest.mark.parametrize(("known", "hidden"), [(2, 1), (3, 1), (4, 2), (5, 2)])
+def test_folds_hide_two_classes_or_one_where_there_are_few(known, hidden):
+    u, labels, _ = classes(known, 2, 40, nuisance=1.0)
+    folds = simulation(u, labels).folds
+    assert {len(labels[fold.hidden_classes].unique()) for fold in folds} <= {hidden, hidden + known % hidden}
+    assert all(len(fold.shown_classes) >= 1 for fold in folds)
 
 
 def test_points_are_principal_components_at_unit_length():

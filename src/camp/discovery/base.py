@@ -71,6 +71,9 @@ class FeatureBatch:
     """Random seed of the run."""
     index: int
     """Number of the batch, counted from 0; seed and index name every random draw."""
+    returning: bool = False
+    """Whether unlabelled images may be of any known category, so that the numbers of labelled images tell nothing about
+    those of unlabelled ones."""
 
     @property
     def n_unlabelled(self) -> int:

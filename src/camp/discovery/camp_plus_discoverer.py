@@ -39,7 +39,8 @@ MAX_DIM = 512
 class CampPlusDiscoverer(SemiSupervisedKMeansDiscoverer):
     """Discover categories in the metric of all labelled classes so far.
 
-    Parameters are selected from `grid`; with `power_transform`, `transform` takes roots of features.
+    Parameters are selected from `grid`; with `power_transform`, `transform` takes roots of features. A novel category
+    has at least `min_size` images, and `missed_cost` is as in `estimate_number`.
     """
 
     def __init__(
@@ -51,9 +52,12 @@ class CampPlusDiscoverer(SemiSupervisedKMeansDiscoverer):
         n_init: int = 100,
         max_iterations: int = 200,
         max_novel: int | None = None,
+        min_size: int = 1,
+        missed_cost: float = 1.0,
     ) -> None:
         super().__init__(n_init=n_init, max_iterations=max_iterations, max_novel=max_novel)
         self.grid, self.power_transform = grid, power_transform
+        self.min_size, self.missed_cost = min_size, missed_cost
         self.unit = compares_directions(dim)
         self.scatter = WithinClassScatter.empty(dim)
         self.shrinkage = grid.default().shrinkage
@@ -89,14 +93,16 @@ class CampPlusDiscoverer(SemiSupervisedKMeansDiscoverer):
             self._data(batch, axes, parameters), batch, n_novel, parameters.mixture, progress
         )
         known = torch.cat([labels[labelled], batch.known.labels]).unique()
-        assignments = weights.argmax(dim=1)
-        # Novel categories may be empty, and those of earlier batches need not return.
-        kept = torch.bincount(assignments, minlength=weights.shape[1]) > 0
+        # Novel categories may be empty or small, and those of earlier batches need not return.
+        sizes = torch.bincount(weights.argmax(dim=1), minlength=weights.shape[1])
+        kept = sizes >= torch.where(torch.arange(len(sizes)) < len(known), 1, self.min_size)
+        if not bool(kept.any()):  # fewer than `min_size` images in all
+            kept[sizes.argmax()] = True
         weights, centroids = weights[:, kept], _centroids(u, weights, batch.known, known)[kept]
         returned = known[kept[: len(known)]].tolist()
         return DiscoveryResult(
             labels=(*returned, *[None] * (weights.shape[1] - len(returned))),
-            assignments=(kept.cumsum(dim=0) - 1)[assignments],
+            assignments=weights.argmax(dim=1),
             centroids=centroids,
             estimate=estimate,
             parameters={**parameters.selected(), "score": score},
@@ -133,8 +139,15 @@ class CampPlusDiscoverer(SemiSupervisedKMeansDiscoverer):
 
     def _simulation(self, batch: FeatureBatch, axes: Tensor, when: str) -> SimulatedNovelty:
         draw = generator(batch.seed, "simulation", batch.index, when)
-        features, scatter = batch.features @ axes, self.scatter.project(axes)
-        return SimulatedNovelty(features, batch.labels, batch.known.project(axes), scatter, self.grid, draw)
+        return SimulatedNovelty(
+            batch.features @ axes,
+            batch.labels,
+            batch.known.project(axes),
+            self.scatter.project(axes),
+            self.grid,
+            draw,
+            batch.returning,
+        )
 
     def _estimate(self, batch: FeatureBatch, progress: Progress, when: str) -> NumberEstimate:
         axes = _leading_axes(batch.features)
@@ -146,7 +159,7 @@ class CampPlusDiscoverer(SemiSupervisedKMeansDiscoverer):
         n_known, n_unlabelled = simulation.n_known, batch.n_unlabelled
         most = min(self._max_novel(n_known), n_unlabelled)
         if simulation.folds:
-            return estimate_number(simulation, most, progress)
+            return estimate_number(simulation, most, progress, self.missed_cost)
         points = self._data(batch, axes, self.grid.default()).points
         of_all = estimate_without_labels(points, n_known + most, simulation.generator, progress=progress)
         return NumberEstimate(min(max(of_all.n_novel - n_known, 0), n_unlabelled), of_all.curve)
@@ -155,7 +168,8 @@ class CampPlusDiscoverer(SemiSupervisedKMeansDiscoverer):
         """Points of the mixture."""
         scatter, count = self.scatter.project(axes), parameters.n_components
         components = fit_components(batch.features @ axes, scatter, count, parameters.shrinkage)
-        return mixture_data(components, batch.labels, batch.known.project(axes), scatter, count, self.unit)
+        known = batch.known.project(axes)
+        return mixture_data(components, batch.labels, known, scatter, count, self.unit, batch.returning)
 
 
 def _centroids(features: Tensor, weights: Tensor, known: KnownCategories, labels: Tensor) -> Tensor:

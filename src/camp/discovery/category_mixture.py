@@ -86,11 +86,13 @@ class MixtureData:
     """(m,) number of images of which each known point is the mean."""
     known_spread: float = 0.0
     """Sum of the squared distances of these images to their mean."""
+    returning: bool = False
+    """As in `FeatureBatch`."""
 
     @classmethod
-    def of_batch(cls, points: Tensor, labels: Tensor) -> "MixtureData":
-        """A batch in which no category of earlier batches returns."""
-        return cls(points, labels, points[:0], labels[:0], points.new_empty(0))
+    def of_batch(cls, points: Tensor, labels: Tensor, returning: bool = False) -> "MixtureData":
+        """A batch alone, without points for earlier ones."""
+        return cls(points, labels, points[:0], labels[:0], points.new_empty(0), returning=returning)
 
     @property
     def unlabelled(self) -> Tensor:
@@ -195,7 +197,7 @@ def _predict_sizes(
     n_unlabelled, n_known = of_known.shape
     if not parameters.size_prior:
         return ClassSizes.uniform(n_known, n_novel, n_unlabelled)
-    if len(data.known_labels):
+    if data.returning:
         share = float(of_known.sum()) / max(n_unlabelled, 1)
         return ClassSizes.returning(n_known, n_novel, n_unlabelled, share)
     return ClassSizes.predict(data.labels, n_novel)

@@ -1,123 +1,111 @@
-"""Discovery for collections in which categories of earlier batches return.
+"""Discovery for collections in which categories of earlier batches return, as `camp learn` uses it.
 
-Differences from the paper's setting:
+CAMP+'s mixture of categories (`camp_plus_discoverer`), with two differences from the paper's setting:
 
-- Known categories take part in the clustering as anchors: each is a cluster that already has its
-  remembered members.
-- Features are clustered under the class metric of all known categories and labels.
-- Remembered features help to estimate the number of novel categories, so a batch needs no labels of
-  its own.
+- The features of images of earlier batches are remembered. They are labelled images of the mixture, so that every known
+  category is a component with its images as evidence, whether it returns or not.
+- Classes with remembered images can be hidden in the simulation as well as those with labels, so that a batch needs no
+  labels of its own for its number of novel categories to be estimated.
+
+The class metric of all known categories and labels is fitted for recognition.
 """
+
+from dataclasses import replace
 
 import torch
 from torch import Tensor
 
 from camp.core.progress import Progress
-from camp.core.seeds import generator
 from camp.core.types import UNLABELLED
 from camp.discovery.base import DiscoveryResult, FeatureBatch, KnownCategories, NumberEstimate
+from camp.discovery.camp_plus_discoverer import CampPlusDiscoverer
 from camp.discovery.class_metric import ClassMetric
 from camp.discovery.class_scatter import class_means
-from camp.discovery.kmeans_discoverer import SemiSupervisedKMeansDiscoverer
-from camp.discovery.nearest_centroid import NearestCentroid
-from camp.discovery.number_of_categories import estimate_n_novel, estimate_without_labels
-from camp.discovery.semi_supervised_kmeans import Anchors, KMeans
+from camp.discovery.simulated_novelty import ParameterGrid
 
 MIN_CLUSTER_SIZE = 3
 """Smallest number of images of a novel category where their number is estimated; images of smaller
-clusters go to the nearest other category."""
-MAX_PER_CATEGORY, MAX_UNLABELLED = 30, 2000
-"""Images of each known category, and unlabelled images, that an estimate uses."""
-TOLERANCE, N_FOLDS, N_STEPS = 0.02, 8, 16
-"""Of the estimate. Of numbers that score about as well as the best the greatest is taken, as
-merging two categories is easier for a person than noticing that one category should be two."""
-N_CLUSTERED = 32
-"""Number of leading components of the metric that are clustered."""
+clusters go to the next best category."""
+MAX_PER_CATEGORY = 30
+"""Remembered images of a category that take part."""
 MIN_COMPONENTS = 128
 """Number of components of the metric, or twice the number of categories if that is more."""
 MAX_NOVEL_WITHOUT_LABELS = 30
+MISSED_COST = 2.0
+"""What a missed category costs relative to a split one, in the estimate of their number: two categories of one kind are
+merged by one decision of a person, and a category of two kinds is split by one and its half named by another."""
 
 
-class OpenWorldDiscoverer(SemiSupervisedKMeansDiscoverer):
-    """Discover categories among those of earlier batches."""
+class OpenWorldDiscoverer:
+    """Discover categories among those of earlier batches.
 
-    metric: ClassMetric | None = None
-    """Of the last batch, fitted on the remembered and the new features; None before the first."""
+    Args:
+        n_init: Runs of k-means in a batch without any known category.
+        max_novel: As in `SemiSupervisedKMeansDiscoverer`.
+        grid: Values that parameters are selected from.
+        missed_cost: As in `estimate_number`.
+    """
+
+    def __init__(
+        self,
+        n_init: int = 100,
+        max_novel: int | None = None,
+        grid: ParameterGrid | None = None,
+        missed_cost: float = MISSED_COST,
+    ) -> None:
+        self.n_init, self.max_novel, self.grid = n_init, max_novel, grid or ParameterGrid()
+        self.missed_cost = missed_cost
+        self.metric: ClassMetric | None = None
+        """Of the last batch, fitted on the remembered and the new features; None before the first."""
 
     def discover(self, batch: FeatureBatch, progress: Progress) -> DiscoveryResult:
         """Find known and novel categories of `batch`, and fit the metric."""
-        n_novel, estimate = batch.number(lambda: self._estimate(batch, progress, "after"))
+        mixture, together = self._prepare(batch)
+        found = mixture.discover(together, progress)
+        assignments = found.assignments[-len(batch.features) :]
         features, known = batch.features, batch.known
+        n_components = max(MIN_COMPONENTS, 2 * len(found.labels))
+        everything = torch.cat([known.features, features])
+        self.metric = ClassMetric.fit(everything, torch.cat([known.labels, batch.labels]), n_components)
+        known_labels = torch.tensor([label for label in found.labels if label is not None], dtype=torch.int64)
+        positions = torch.cat([torch.searchsorted(known_labels, known.labels), assignments])
+        centroids = class_means(everything, positions, len(found.labels)).to(features.dtype)
+        return replace(found, assignments=assignments, centroids=centroids)
+
+    def estimate(self, batch: FeatureBatch, progress: Progress) -> NumberEstimate:
+        """Estimate the number of novel categories of `batch` before training."""
+        mixture, together = self._prepare(batch)
+        return mixture.estimate(together, progress)
+
+    def state(self) -> dict[str, Tensor]:
+        """No statistics: images are remembered."""
+        return {}
+
+    def load_state(self, state: dict[str, Tensor]) -> None:
+        """Nothing to restore."""
+
+    def _prepare(self, batch: FeatureBatch) -> tuple[CampPlusDiscoverer, FeatureBatch]:
+        """Return the discoverer, and the batch behind some remembered images of each category."""
+        known = batch.known.subset(_sample_each(batch.known.labels))
         labels = torch.cat([known.labels, batch.labels])
-        n_categories = len(labels[labels != UNLABELLED].unique()) + n_novel
-        n_components = max(MIN_COMPONENTS, 2 * n_categories)
-        self.metric = ClassMetric.fit(torch.cat([known.features, features]), labels, n_components)
-        points = self.metric.transform(features, N_CLUSTERED)
-        clusters = self._cluster(points, batch, n_novel, progress, _anchors(known, self.metric))
-        min_size = MIN_CLUSTER_SIZE if batch.n_novel is None else 1
-        assignments, count = _without_small_clusters(points, clusters, min_size)
-        known_labels = clusters.known_labels
-        remembered = torch.searchsorted(torch.tensor(known_labels, dtype=torch.int64), known.labels)
-        everything = torch.cat([known.features, features]), torch.cat([remembered, assignments])
-        return DiscoveryResult(
-            labels=(*known_labels, *[None] * (count - len(known_labels))),
-            assignments=assignments,
-            centroids=class_means(*everything, count).to(features.dtype),
-            estimate=estimate,
-            inertia=clusters.inertia,
+        without_labels = bool((labels == UNLABELLED).all())
+        mixture = CampPlusDiscoverer(
+            batch.features.shape[1],
+            self.grid,
+            n_init=self.n_init,
+            max_novel=self.max_novel or (MAX_NOVEL_WITHOUT_LABELS if without_labels else None),
+            min_size=MIN_CLUSTER_SIZE if batch.n_novel is None else 1,
+            missed_cost=self.missed_cost,
         )
-
-    def _estimate(self, batch: FeatureBatch, progress: Progress, when: str) -> NumberEstimate:
-        draw = generator(batch.seed, "estimate", batch.index, when)
-        old, new = _sample_each(batch.known.labels), _sample(batch.labels, draw)
-        features = torch.cat([batch.known.features[old], batch.features[new]])
-        labels = torch.cat([batch.known.labels[old], batch.labels[new]])
-        n_known = len(labels[labels != UNLABELLED].unique())
-
-        def embed(shown: Tensor) -> Tensor:
-            return ClassMetric.fit(features, shown, N_CLUSTERED).transform(features)
-
-        if not n_known:
-            most = self.max_novel or MAX_NOVEL_WITHOUT_LABELS
-            return estimate_without_labels(embed(labels), most, draw, progress=progress)
-        return estimate_n_novel(
-            features,
-            labels,
-            self._max_novel(n_known),
-            draw,
-            n_folds=N_FOLDS,
-            n_steps=N_STEPS,
-            n_init=10,
-            embed=embed,
-            tolerance=TOLERANCE,
-            progress=progress,
+        features = mixture.transform(torch.cat([known.features, batch.features]))
+        together = replace(
+            batch,
+            features=features,
+            labels=labels,
+            known=KnownCategories.empty(features.shape[1]),
+            returning=True,
         )
-
-
-def _anchors(known: KnownCategories, metric: ClassMetric) -> Anchors | None:
-    """Known categories as clusters that already have members."""
-    if not len(known.labels):
-        return None
-    labels, index, counts = known.labels.unique(return_inverse=True, return_counts=True)
-    points = metric.transform(known.features, N_CLUSTERED)
-    return Anchors(labels, class_means(points, index, len(labels)), counts)
-
-
-def _without_small_clusters(points: Tensor, clusters: KMeans, min_size: int) -> tuple[Tensor, int]:
-    """Dissolve novel clusters of fewer than `min_size` points into the nearest other clusters.
-
-    Returns:
-        (n,) cluster of each point, renumbered, and the number of clusters.
-    """
-    sizes = torch.bincount(clusters.assignments, minlength=len(clusters.centroids))
-    kept = (torch.arange(len(sizes)) < len(clusters.known_labels)) | (sizes >= min_size)
-    if not bool(kept.any()):  # fewer than `min_size` points in all
-        kept[sizes.argmax()] = True
-    assignments = clusters.assignments.clone()
-    moved = ~kept[assignments]
-    if bool(moved.any()):
-        assignments[moved] = NearestCentroid(clusters.centroids).predict(points[moved], kept.nonzero()[:, 0])
-    return (kept.cumsum(dim=0) - 1)[assignments], int(kept.sum())
+        return mixture, together
 
 
 def _sample_each(labels: Tensor) -> Tensor:
@@ -127,13 +115,3 @@ def _sample_each(labels: Tensor) -> Tensor:
         members = (labels == label).nonzero()[:, 0]
         rows.append(members[torch.linspace(0, len(members) - 1, min(MAX_PER_CATEGORY, len(members))).long()])
     return torch.cat(rows)
-
-
-def _sample(labels: Tensor, draw: torch.Generator) -> Tensor:
-    """Rows of at most MAX_PER_CATEGORY images of each label, and MAX_UNLABELLED others."""
-    unlabelled = (labels == UNLABELLED).nonzero()[:, 0]
-    if len(unlabelled) > MAX_UNLABELLED:
-        sample = torch.randperm(len(unlabelled), generator=draw)[:MAX_UNLABELLED]
-        unlabelled = unlabelled[sample].sort().values
-    labelled = (labels != UNLABELLED).nonzero()[:, 0]
-    return torch.cat([labelled[_sample_each(labels[labelled])], unlabelled])

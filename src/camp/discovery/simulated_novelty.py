@@ -8,18 +8,18 @@ images of the other classes, which must lie in the category of their class. The 
 best mean score over the folds is selected. Labels of novel classes are never used. Selected one
 after the other:
 
-1. the power of densities in the mixture, together with the number of novel categories where it is
-   not given. The best numbers of single folds give the standard deviation of the estimate;
+1. the power of densities in the mixture, and the number of novel categories where it is not given:
+   the mean of the best numbers of single folds, whose standard deviation is the error of the estimate;
 2. the shrinkage of the within-class scatter together with the number of principal components.
 
-The first of equally good settings is taken, and the greatest of equally good numbers: too many
-categories always cost accuracy, but too few may not, as a hidden class that shares its category
-with a novel one still counts as found. With fewer than MIN_CLASSES known classes no class can be
+The first of equally good settings is taken. The number is not evaluated by recall, as a hidden class
+that shares its category with a novel one has full recall: the category has to agree with the images,
+labelled or not, that the class has in a fit in which nothing is hidden. With fewer than MIN_CLASSES known classes no class can be
 hidden, and the defaults are used.
 """
 
 import itertools
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 import torch
@@ -34,15 +34,15 @@ from camp.discovery.category_mixture import (
     discover_by_mixture,
     fit_mixtures,
 )
-from camp.discovery.category_search import argmax, curve, random_groups
+from camp.discovery.category_search import curve, random_groups
 from camp.discovery.class_metric import Components, compares_directions, fit_components
 from camp.discovery.class_scatter import WithinClassScatter
 from camp.discovery.hungarian import match
 
 MIN_FOLDS = 8
 """Every class is hidden equally often, and one in MIN_FOLDS of its images otherwise."""
-MIN_CLASSES = 4
-"""Number of known classes from which on a fold can hide two and keep two."""
+MIN_CLASSES = 2
+"""Number of known classes from which on a fold can hide one and keep one."""
 MAX_SAMPLES = 6000
 """Number of images; of more, a random sample is used."""
 
@@ -112,9 +112,27 @@ class Fold:
 
     def score(self, categories: Tensor, labels: Tensor) -> float:
         """Mean recall of `categories` (n,), of which the known ones come first; `labels` (n,) are all labels."""
-        n_known = len(self.shown_classes)
-        of_classes = _recalls(categories, labels, self.hidden_classes)[n_known:]
-        rediscovered = sum(float(of_classes[pair]) for pair in match(-of_classes)) / of_classes.shape[1]
+        rediscovered = _recalls(categories, labels, self.hidden_classes)[len(self.shown_classes) :]
+        return self._with_recognised(_mean_of_best_pairs(rediscovered), categories, labels)
+
+    def agreement(self, categories: Tensor, labels: Tensor, members: Tensor, classes: Tensor) -> float:
+        """Mean agreement with a fit in which nothing is hidden, of the classes that this fold hides.
+
+        A hidden class and its novel category should have the same images, labelled or not, so that a category that
+        holds novel images as well counts less. As in `score`, the recall of hidden images of other classes is half of it.
+
+        Args:
+            categories: (n,) of this fold, of which the known ones come first.
+            labels: (n,) all labels.
+            members: (n,) positions in `classes` of the fit in which nothing is hidden; greater ones are novel.
+            classes: (K,) all known classes, ascending.
+        """
+        hidden = (~torch.isin(classes, self.shown_classes)).nonzero()[:, 0]
+        f1 = _f1_scores(categories, members, hidden)[len(self.shown_classes) :]
+        return self._with_recognised(_mean_of_best_pairs(f1), categories, labels)
+
+    def _with_recognised(self, rediscovered: float, categories: Tensor, labels: Tensor) -> float:
+        """Mean of `rediscovered` and the recall of hidden images of the shown classes, if there are any."""
         if not bool(self.hidden_images.any()):
             return rediscovered
         of_images = _recalls(categories, labels, self.hidden_images)
@@ -131,11 +149,27 @@ def _recalls(categories: Tensor, labels: Tensor, rows: Tensor) -> Tensor:
     return shares
 
 
+def _f1_scores(categories: Tensor, members: Tensor, classes: Tensor) -> Tensor:
+    """F1 score (K, c) of each category as each of the `classes` (c,), the positions of which are `members` (n,)."""
+    n_categories = int(categories.max()) + 1
+    of_class = members[:, None] == classes
+    both = torch.zeros(n_categories, len(classes), dtype=torch.float64)
+    both.index_add_(0, categories, of_class.double())
+    sizes = torch.bincount(categories, minlength=n_categories)[:, None] + of_class.sum(dim=0)
+    return 2 * both / sizes.clamp_min(1)
+
+
+def _mean_of_best_pairs(scores: Tensor) -> float:
+    """Mean over the columns of scores (K, c) in the best one-to-one matching; a column without a row has 0."""
+    return sum(float(scores[pair]) for pair in match(-scores)) / scores.shape[1]
+
+
 class SimulatedNovelty:
     """The folds of a batch, on which parameters and numbers of clusters are evaluated.
 
     Features (n, D) are of unit length where directions alone are compared; the scatter is that of
-    earlier batches, and `known` are the categories of these that may return.
+    earlier batches, `known` are the categories of these that may return, and `returning` is as in
+    `FeatureBatch`.
     """
 
     def __init__(
@@ -146,22 +180,24 @@ class SimulatedNovelty:
         scatter: WithinClassScatter,
         grid: ParameterGrid,
         generator: torch.Generator,
+        returning: bool = False,
     ) -> None:
         if len(features) > MAX_SAMPLES:
             sample = torch.randperm(len(features), generator=generator)[:MAX_SAMPLES].sort().values
             features, labels = features[sample], labels[sample]
         self.features, self.labels, self.grid, self.generator = features, labels, grid, generator
-        self.known = known
+        self.known, self.returning = known, returning
         labelled_classes = labels[labels != UNLABELLED].unique()
         self.n_known = len(torch.cat([labelled_classes, known.labels]).unique())
         self.folds = list(self._make_folds(scatter)) if len(labelled_classes) >= MIN_CLASSES else []
+        self.whole = self._hide_nothing(scatter)
         self.seeds = torch.randint(2**31, (len(self.folds),), generator=generator).tolist()
 
     def _make_folds(self, scatter: WithinClassScatter) -> Iterator[Fold]:
         labels, labelled = self.labels, self.labels != UNLABELLED
         classes = labels[labelled].unique()
-        # Two classes at least: one alone could share its cluster with a novel class without loss of accuracy.
-        n_groups = min(MIN_FOLDS, len(classes) // 2)
+        # Two classes if possible: one alone could share its cluster with a novel class without loss of accuracy.
+        n_groups = min(MIN_FOLDS, len(classes) // 2 if len(classes) >= 4 else len(classes))
         groups = random_groups(classes, n_groups, self.generator, -(-MIN_FOLDS // n_groups))
         turn = torch.randint(MIN_FOLDS, (len(labels),), generator=self.generator)
         for index, group in enumerate(groups):
@@ -174,6 +210,13 @@ class SimulatedNovelty:
             images &= torch.isin(labels, shown_classes)  # not those of a class without any label left
             of_shown = scatter.add(self.features[kept], shown[kept])
             yield Fold(hidden, images, shown, known, shown_classes, of_shown)
+
+    def _hide_nothing(self, scatter: WithinClassScatter) -> Fold:
+        labelled = self.labels != UNLABELLED
+        classes = torch.cat([self.labels[labelled], self.known.labels]).unique()
+        of_all = scatter.add(self.features[labelled], self.labels[labelled])
+        none = torch.zeros_like(labelled)
+        return Fold(none, none, self.labels, self.known, classes, of_all)
 
     def scores(self, parameters: DiscoveryParameters, n_novel: int) -> list[float]:
         """Score of each fold with `n_novel` categories beside those of all known classes."""
@@ -188,21 +231,36 @@ class SimulatedNovelty:
     def score_numbers(
         self, parameters: DiscoveryParameters, max_novel: int, bar: Bar
     ) -> list[dict[int, float]]:
-        """Score of each fold with 0 to `max_novel` categories beside those of all known classes."""
+        """Agreement of each fold with 0 to `max_novel` categories beside those of all known classes."""
+        members = self._sweep(self.whole, self.seeds[0], parameters, max_novel)
+        bar.advance()
         scores = []
         for fold, seed in zip(self.folds, self.seeds):
-            data, draw = self._data(fold, parameters), torch.Generator().manual_seed(seed)
-            n_hidden = min(self._n_hidden(fold), _n_unlabelled(fold))
-            most = min(n_hidden + max_novel, _n_unlabelled(fold))
-            mixtures = fit_mixtures(data, most, n_hidden, parameters.mixture, draw)
-            of_fold = {
-                found.n_novel - n_hidden: fold.score(found.weights.argmax(dim=1), self.labels)
-                for found in mixtures
-            }
-            highest = max(of_fold)  # fewer than `max_novel` where there are not enough unlabelled images
-            scores.append({number: of_fold[min(number, highest)] for number in range(max_novel + 1)})
+            found = self._sweep(fold, seed, parameters, max_novel)
+            scores.append(
+                {
+                    number: fold.agreement(
+                        found[number], self.labels, members[number], self.whole.shown_classes
+                    )
+                    for number in range(max_novel + 1)
+                }
+            )
             bar.advance()
         return scores
+
+    def _sweep(
+        self, fold: Fold, seed: int, parameters: DiscoveryParameters, max_novel: int
+    ) -> dict[int, Tensor]:
+        """Category (n,) of each image with 0 to `max_novel` categories beside those of all known classes.
+
+        Where there are not enough unlabelled images for that many, they are those of the greatest possible number.
+        """
+        data, draw = self._data(fold, parameters), torch.Generator().manual_seed(seed)
+        n_hidden = min(self._n_hidden(fold), _n_unlabelled(fold))
+        most = min(n_hidden + max_novel, _n_unlabelled(fold))
+        mixtures = fit_mixtures(data, most, n_hidden, parameters.mixture, draw)
+        found = {mixture.n_novel - n_hidden: mixture.weights.argmax(dim=1) for mixture in mixtures}
+        return {number: found[min(number, most - n_hidden)] for number in range(max_novel + 1)}
 
     def _data(self, fold: Fold, parameters: DiscoveryParameters) -> MixtureData:
         shrinkage = parameters.shrinkage
@@ -210,9 +268,8 @@ class SimulatedNovelty:
             most = max(self.grid.n_components)
             fold.components[shrinkage] = fit_components(self.features, fold.scatter, most, shrinkage)
         unit = compares_directions(self.features.shape[1])
-        return mixture_data(
-            fold.components[shrinkage], fold.shown, fold.known, fold.scatter, parameters.n_components, unit
-        )
+        components, count = fold.components[shrinkage], parameters.n_components
+        return mixture_data(components, fold.shown, fold.known, fold.scatter, count, unit, self.returning)
 
     def _n_hidden(self, fold: Fold) -> int:
         return self.n_known - len(fold.shown_classes)
@@ -225,28 +282,41 @@ def mixture_data(
     scatter: WithinClassScatter,
     n_components: int,
     unit: bool,
+    returning: bool,
 ) -> MixtureData:
     """Make the points of a mixture in the first `n_components` of the whitened features."""
     points = components.points(n_components, unit)
     if not len(known):
-        return MixtureData.of_batch(points, labels)
+        return MixtureData.of_batch(points, labels, returning)
     means, spread = components.expected_points(known.features, known.counts, scatter, n_components, unit)
-    return MixtureData(points, labels, means, known.labels, known.counts, spread)
+    return MixtureData(points, labels, means, known.labels, known.counts, spread, returning)
 
 
 def _n_unlabelled(fold: Fold) -> int:
     return int((fold.shown == UNLABELLED).sum())
 
 
-def estimate_number(simulation: SimulatedNovelty, max_novel: int, progress: Progress) -> NumberEstimate:
+def estimate_number(
+    simulation: SimulatedNovelty, max_novel: int, progress: Progress, missed_cost: float = 1.0
+) -> NumberEstimate:
     """Estimate the number of novel categories, with the best power and otherwise the default parameters.
 
-    The error is the standard deviation of the best numbers of single folds. It is not divided by the root of their
-    number, since all folds have the same novel classes.
+    Every fold f has a best number N_f, of several the one with the best mean score over the folds. The estimate is the number n that minimises the expected loss
+
+        sum_f  c max(N_f - n, 0)^2 + max(n - N_f, 0)^2
+
+    over the folds, their mean for c = 1. The error is the standard deviation of N_f. It is not divided by the root of the
+    number of folds, since all folds have the same novel classes.
+
+    Args:
+        simulation: With at least one fold.
+        max_novel: Greatest number considered.
+        progress: Receives a bar.
+        missed_cost: c, what a missed category costs relative to a split one.
     """
     candidates = simulation.grid.powers(simulation.grid.default())
     best: tuple[float, list[dict[int, float]], dict[int, float]] | None = None
-    with progress.track("Number of categories", len(candidates) * len(simulation.folds)) as bar:
+    with progress.track("Number of categories", len(candidates) * (len(simulation.folds) + 1)) as bar:
         for parameters in candidates:
             of_folds = simulation.score_numbers(parameters, max_novel, bar)
             scores = {number: _mean([fold[number] for fold in of_folds]) for number in of_folds[0]}
@@ -254,9 +324,21 @@ def estimate_number(simulation: SimulatedNovelty, max_novel: int, progress: Prog
                 best = max(scores.values()), of_folds, scores
     assert best is not None
     _, of_folds, scores = best
-    of_single = [argmax(fold, "greatest") for fold in of_folds]
+    of_single = [_best_number(fold, scores) for fold in of_folds]
+    n_novel = min(range(max_novel + 1), key=lambda number: _expected_loss(number, of_single, missed_cost))
     error = float(torch.tensor(of_single).double().std())
-    return NumberEstimate(argmax(scores, "greatest"), curve(scores, simulation.n_known), error)
+    return NumberEstimate(n_novel, curve(scores, simulation.n_known), error)
+
+
+def _best_number(of_fold: Mapping[int, float], scores: Mapping[int, float]) -> int:
+    """Number with the highest score of a fold; of several the one with the highest mean score, or the greatest."""
+    top = max(of_fold.values())
+    return max((scores[number], number) for number, score in of_fold.items() if score == top)[1]
+
+
+def _expected_loss(number: int, of_folds: Sequence[int], missed_cost: float) -> float:
+    """Mean squared difference of `number` from those of single folds, times `missed_cost` where it is too low."""
+    return _mean([(missed_cost if number < best else 1.0) * (number - best) ** 2 for best in of_folds])
 
 
 def select_parameters(

@@ -188,7 +188,8 @@ class CentroidMethod(TipMethod):
             number = {UNLABELLED: UNLABELLED, **position, **new}
             labels = torch.tensor([number[label] for label in labels.tolist()])
             known = self._remembered(features, labels)
-        return FeatureBatch(features, labels, task.n_novel, known, self.seed, task.index)
+        returning = self.parts.known is not None or self._returning(task)
+        return FeatureBatch(features, labels, task.n_novel, known, self.seed, task.index, returning)
 
     def _returning(self, task: Task) -> bool:
         """Whether unlabelled images of a task may be of earlier categories, and the method considers it."""
