@@ -153,7 +153,7 @@ def fit_mixtures(
     unlabelled = data.unlabelled
     x, labelled_index = data.points[unlabelled], index[: int((~unlabelled).sum())]
     known = Statistics.of_classes(evidence, index, n_known, evidence_weights)
-    model = Plda.fit(evidence, index, n_known, evidence_weights, data.known_spread)
+    model = Plda.fit(evidence, index, n_known, evidence_weights, data.known_spread, x)
     current = known.with_novel(_choose_starts(x, known, model, most, power, generator))
     offsets = x.new_zeros(n_known + most)
     weights = x.new_full((len(x), n_known + most), 1 / (n_known + most))

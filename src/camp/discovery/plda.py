@@ -22,6 +22,8 @@ from torch import Tensor
 
 from camp.discovery.class_scatter import class_sums
 
+MIN_MEANS = 4
+"""Number of classes from which on the variance between categories is estimated by their means."""
 _LEAST_BETWEEN = 0.05
 """Lower bound of b relative to s: the few means of known classes may agree in a direction by chance."""
 
@@ -49,13 +51,21 @@ class Plda:
 
     @classmethod
     def fit(
-        cls, points: Tensor, index: Tensor, n_classes: int, weights: Tensor | None = None, spread: float = 0.0
+        cls,
+        points: Tensor,
+        index: Tensor,
+        n_classes: int,
+        weights: Tensor | None = None,
+        spread: float = 0.0,
+        others: Tensor | None = None,
     ) -> Self:
         """Estimate the model by the moments of points (n, d) of classes `index` (n,), 0 .. n_classes - 1.
 
         Args:
             weights: (n,) number of images of which each point is the mean; by default 1.
             spread: Sum over all images of their squared distances to the point that stands for them.
+            others: (m, d) points of unknown classes. With fewer than MIN_MEANS classes, whose means tell little about
+                the variance between categories, it is what the variance of all points has beyond that of images.
         """
         weights = points.new_ones(len(points)) if weights is None else weights
         counts = torch.bincount(index, weights, n_classes).to(points.dtype)
@@ -67,9 +77,11 @@ class Plda:
         within = (
             within or float(points.var(correction=0)) or 1.0
         )  # classes of one image each, or of equal images
-        centres = means if n_classes > 1 else points
-        between = centres.var(dim=0, correction=min(1, len(centres) - 1))
-        between = between - within * float((1 / counts).mean())  # the noise of the means
+        if n_classes >= MIN_MEANS:
+            between = means.var(dim=0) - within * float((1 / counts).mean())  # less the noise of the means
+        else:
+            everything = points if others is None else torch.cat([points, others])
+            between = everything.var(dim=0, correction=0) - within
         return cls(means.mean(dim=0), between.clamp_min(_LEAST_BETWEEN * within), within)
 
     def with_within(self, within: float) -> Self:

@@ -208,6 +208,8 @@ class SimulatedNovelty:
             known = self.known.subset(~torch.isin(self.known.labels, group))
             shown_classes = torch.cat([shown[kept], known.labels]).unique()
             images &= torch.isin(labels, shown_classes)  # not those of a class without any label left
+            if not len(shown_classes):  # all labels of the few classes left happen to be hidden
+                continue
             of_shown = scatter.add(self.features[kept], shown[kept])
             yield Fold(hidden, images, shown, known, shown_classes, of_shown)
 
