@@ -37,7 +37,7 @@ from 1 to 1/10 over a random order of the classes, and are at least 2. The held-
 called unknown. (`cut` writes only three of these classes to `new/`, or twelve of four times as many.)
 
 **The table** shows means over the seeds. Features are those of `camp learn --epochs 0`, given to the learning of
-`camp.CAMP(backbone="embeddings")`; every process has one thread.
+`camp.CAMP(backbone="embeddings")` and kept in half precision like those of images; every process has one thread.
 
 - accuracy: share of the held-out images of the classes so far that are predicted correctly, after each month, as `score`
   counts it: by the name of the category or else the class of more than half of its images; unknown is wrong
@@ -462,6 +462,10 @@ def learn_months(placed: Sequence[Placed], x: np.ndarray, seed: int) -> list[Mon
         labels = [image.name if image.labelled else None for image in batch]
         request = LearnRequest(ArrayImages.of_vectors(x[rows_of[month]], labels), epochs=0)
         learn_batch(workspace, request, Progress(quiet=True))
+        images = workspace.knowledge().images
+        images.features = images.features.astype(
+            np.float16
+        )  # as `camp learn` keeps them, unlike those of vectors
         novel = {image.name for image in batch} - {image.name for image in learned} - set(labels)
         learned += batch
         domains = {image.domain for image in learned}
