@@ -305,7 +305,7 @@ def wrong_merges(
     knowledge: "Knowledge", majority: Mapping[int, Majority], classes: Sequence[str], novel: Iterable[str]
 ) -> int:
     """Count the classes in `novel` that lie mostly in categories of other classes; of the last batch only."""
-    last = np.flatnonzero(knowledge.images.steps == knowledge.step)
+    last = np.flatnonzero(knowledge.images.steps == knowledge.step).tolist()
     wrong = 0
     for name in novel:
         categories = [int(knowledge.images.category[row]) for row in last if classes[row] == name]
@@ -501,7 +501,7 @@ def evaluate(
     majority = majorities(knowledge, classes)
     answered = [
         (new[row].name, None if rejected[row] else model.ids[int(answers.nearest[row])])
-        for row in np.flatnonzero(seen)
+        for row in np.flatnonzero(seen).tolist()
     ]
     right = correct(knowledge, majority, given, answered)
     found = discovered(knowledge, majority)
