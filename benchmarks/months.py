@@ -44,7 +44,7 @@ called unknown. (`cut` writes only three of these classes to `new/`, or twelve o
 - mostly one class: share of the discovered categories more than half of whose images are of one class, after March
 - estimated: number of categories discovered in each month; error: mean absolute difference from the true number
 - wrong merges: number of new unlabelled classes more than half of whose images are, after their first month, in
-  categories of which another class is the most frequent one
+  categories with the name of another class or, without a name, in which another class is the most frequent one
 - false alarms, detected: share of the held-out images of the classes so far, and of the classes in no month, that are
   called unknown after March
 - AUROC, detected at 5 %: the same two sets by the distance that decides on unknown, and with the threshold that 5 % of the
@@ -309,7 +309,10 @@ def wrong_merges(
     wrong = 0
     for name in novel:
         categories = [int(knowledge.images.category[row]) for row in last if classes[row] == name]
-        elsewhere = [id not in majority or majority[id].name != name for id in categories]
+        elsewhere = [
+            id not in majority or (knowledge.categories[id].name or majority[id].name) != name
+            for id in categories
+        ]
         wrong += bool(np.mean(elsewhere) > 0.5)
     return wrong
 
