@@ -3,9 +3,10 @@
 from pathlib import Path
 from typing import Literal
 
-from camp.cli.shared import Pictures, WorkspaceFolder, starting
+from camp.cli.shared import FalseAlarms, Pictures, WorkspaceFolder, starting
 from camp.core.errors import CampError
 from camp.core.progress import Progress
+from camp.core.types import FALSE_ALARMS
 
 
 def predict(
@@ -13,6 +14,7 @@ def predict(
     pictures: Pictures,
     out: str | None = None,
     format: Literal["csv", "jsonl"] | None = None,
+    false_alarms: FalseAlarms = FALSE_ALARMS,
     quiet: bool = False,
 ) -> None:
     """Recognise the pictures of a folder, or one picture: category and runner-up with confidences, or unknown.
@@ -22,6 +24,8 @@ def predict(
         pictures: Folder of pictures, or a single file.
         out: File to write. By default the predictions are printed.
         format: csv, or jsonl with a JSON object per line. By default it depends on the name of --out.
+        false_alarms: Share of the pictures of known categories that may be called unknown. More of them detect
+            more pictures of unknown categories; `camp status` says how many.
         quiet: Show no progress.
     """
     with starting(quiet):
@@ -37,7 +41,7 @@ def predict(
     chosen = format or ("jsonl" if target and target.suffix in (".jsonl", ".ndjson") else "csv")
     progress = Progress(quiet)
     with progress.track("Opening the model", 1):
-        model = open_model(opened)
+        model = open_model(opened, false_alarms)
     with progress.track("Pictures", len(keys)) as bar:
         counts = write_predictions(predictions(model, FileReader(root), keys, bar), target, chosen)
     if target is not None:

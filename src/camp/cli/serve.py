@@ -2,16 +2,20 @@
 
 from pathlib import Path
 
-from camp.cli.shared import WorkspaceFolder, starting
+from camp.cli.shared import FalseAlarms, WorkspaceFolder, starting
 from camp.core.progress import Progress
+from camp.core.types import FALSE_ALARMS
 
 
-def serve(workspace: WorkspaceFolder, port: int | None = None) -> None:
+def serve(
+    workspace: WorkspaceFolder, port: int | None = None, false_alarms: FalseAlarms = FALSE_ALARMS
+) -> None:
     """Recognise pictures over HTTP on this machine: POST a picture to /predict. Ctrl-C ends it.
 
     Args:
         workspace: Folder of the workspace.
         port: Port on 127.0.0.1. By default a free one.
+        false_alarms: Share of the pictures of known categories that may be called unknown.
     """
     with starting():
         from camp.app.serving.app import latest_model, prediction_app
@@ -20,6 +24,6 @@ def serve(workspace: WorkspaceFolder, port: int | None = None) -> None:
 
     opened = Workspace.open(Path(workspace))
     with Progress().track("Opening the model", 1):
-        model_of = latest_model(opened)
+        model_of = latest_model(opened, false_alarms)
         model_of()
     serve_app(lambda hosts: prediction_app(model_of, workspace, hosts), port, "/", open_browser=False)

@@ -24,7 +24,9 @@ Quantiles of both distributions are kept, so that any rate can be set later.
 """
 
 import math
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
+from typing import Any, Self
 
 import numpy as np
 import torch
@@ -33,14 +35,12 @@ from scipy.optimize import minimize_scalar
 from torch import Tensor
 
 from camp.core.errors import CampError
-from camp.core.types import UNLABELLED
+from camp.core.types import FALSE_ALARMS, UNLABELLED
 from camp.discovery.class_metric import MAX_SAMPLES, ClassMetric
 from camp.discovery.open_set import OpenSet
 
 COVERAGE = 0.95
 """Quantile at which held-out and other distances are compared."""
-FALSE_ALARMS = 0.05
-"""Default share of the images of known categories that are called unknown."""
 MAX_FALSE_ALARMS = 0.5
 PRIOR = 10
 N_FOLDS = 4
@@ -65,6 +65,13 @@ class Calibration:
     """Quantiles of the scores of held-out images, from 0 to 1; empty in workspaces of earlier versions."""
     hidden_scores: tuple[float, ...] = ()
     """Quantiles of the scores of images of hidden categories; empty with fewer than MIN_CATEGORIES."""
+
+    @classmethod
+    def from_json(cls, values: Mapping[str, Any]) -> Self:
+        """Calibration of `dataclasses.asdict`, whose tuples are lists in JSON."""
+        return cls(
+            **{key: tuple(value) if isinstance(value, list) else value for key, value in values.items()}
+        )
 
     def threshold(self, false_alarms: float) -> float | None:
         """Score q that the share `false_alarms` of held-out images exceeds; None without their scores."""

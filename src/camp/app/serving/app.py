@@ -15,6 +15,7 @@ from camp.app.prediction.predict import Prediction, predict_image
 from camp.app.web.guard import Guard
 from camp.app.workspace.workspace import Workspace
 from camp.core.errors import CampError
+from camp.core.types import FALSE_ALARMS
 from camp.core.version import __version__
 from camp.data.images import UnreadableImageError
 
@@ -132,14 +133,14 @@ async def _body(request: Request) -> bytes:
     return bytes(data)
 
 
-def latest_model(workspace: Workspace) -> Callable[[], Model]:
+def latest_model(workspace: Workspace, false_alarms: float = FALSE_ALARMS) -> Callable[[], Model]:
     """Return a function that returns the present model; it is opened again when something was learned or decided."""
     cache: list[tuple[int, Model]] = []
 
     def model() -> Model:
         count = len(workspace.events())
         if not cache or cache[0][0] != count:
-            cache[:] = [(count, open_model(workspace))]
+            cache[:] = [(count, open_model(workspace, false_alarms))]
         return cache[0][1]
 
     return model
