@@ -3,8 +3,8 @@
 An image pulls the centroid of its category towards itself and takes part in fitting the metric, so
 its own distance says little about images to come. When a batch is learned, `calibrate` splits the
 images into N_FOLDS folds and measures each fold with a metric and centroids of the others. With
-these distances D_i, and d_i the distance of image i to the centroid of the others of its category
-under the metric of all:
+these distances D_i, and d_i the distance of an image that the metric was fitted on to the centroid
+of the others of its category:
 
     T    minimises  -sum_i log p(k_i | p_i),    p(k | .) as in `open_set`
     a    = COVERAGE quantile of D_i / COVERAGE quantile of d_i
@@ -69,9 +69,10 @@ class Calibration:
     @classmethod
     def from_json(cls, values: Mapping[str, Any]) -> Self:
         """Calibration of `dataclasses.asdict`, whose tuples are lists in JSON."""
-        return cls(
-            **{key: tuple(value) if isinstance(value, list) else value for key, value in values.items()}
-        )
+        tuples: dict[str, Any] = {
+            key: tuple(value) if isinstance(value, list) else value for key, value in values.items()
+        }
+        return cls(**tuples)
 
     def threshold(self, false_alarms: float) -> float | None:
         """Score q that the share `false_alarms` of held-out images exceeds; None without their scores."""
@@ -115,43 +116,88 @@ def calibrate(members: Members, metric: ClassMetric, count: int) -> Calibration:
     step = max(1, -(-len(members.features) // MAX_SAMPLES))
     features, index = members.features[::step], members.positions[::step]
     trusted, fitted = members.trusted[::step], members.fitted[::step]
-    labels = index.masked_fill(~fitted, UNLABELLED)
     if not bool(trusted.any()):
         trusted = torch.ones_like(trusted)
-    folds, n_components = torch.arange(len(index)) % N_FOLDS, metric.projection.shape[1]
-    outside = torch.full((len(index),), math.nan, dtype=torch.float64)
-    squares, answers, known, unseen = [], [], [], []
-    for fold in range(N_FOLDS):
-        hidden = _hidden_categories(fold, count)[index]
-        rest = (folds != fold) & ~hidden
-        present = index[rest].unique()
-        held_out = (folds == fold) & torch.isin(index, present)
-        if not bool(held_out.any()):
-            continue
-        refitted = ClassMetric.fit(features[rest], labels[rest], n_components)
-        columns = torch.searchsorted(present, index)
-        centroids = refitted.centroids(
-            refitted.transform(features[rest]), columns[rest], len(present)
-        ).double()
-        d = torch.cdist(refitted.transform(features[held_out]).double(), centroids)
-        outside[held_out] = d.gather(1, columns[held_out, None])[:, 0]
-        used = trusted[held_out]
-        squares.append(d[used].square())
-        answers.append(columns[held_out][used])
-        known.append((d, present))
-        unseen.append((torch.cdist(refitted.transform(features[hidden]).double(), centroids), present))
-    inside = metric.leave_one_out_distances(metric.transform(features), index, count)
-    if bool(outside.isnan().all()):
+    sample = Members(features, index, trusted, fitted)
+    n_components = metric.projection.shape[1]
+    folds = [fold for number in range(N_FOLDS) if (fold := _fold(sample, number, count, n_components))]
+    if not folds:
         return Calibration()
-    for_labelled, for_others = (_ratio(outside[rows], inside[rows]) for rows in (fitted, ~fitted))
-    calibration = Calibration(for_labelled, _temperature(squares, answers), for_others)
-    spread = _spread(calibration.ratios(fitted) * inside, index, count)
-    if spread is None:
+    temperature = _temperature(folds)
+    rest, rest_fitted = (
+        torch.cat([getattr(fold, name) for fold in folds]) for name in ("inside", "inside_fitted")
+    )
+    in_folds = _calibration(folds, rest, rest_fitted, temperature)
+    inside = metric.leave_one_out_distances(metric.transform(features), index, count)
+    across = _calibration(folds, inside, fitted, temperature)
+    # Fewer images overfit more: within the folds the ratio is too great for the metric of all images, and from the
+    # folds to that metric it is too small, as distances of new images grow with the number of images as well.
+    calibration = Calibration(
+        math.sqrt(in_folds.unseen * across.unseen),
+        temperature,
+        math.sqrt((in_folds.unlabelled or 1.0) * (across.unlabelled or 1.0)),
+    )
+    if sum(len(fold.answers) for fold in folds) < MIN_IMAGES:
         return calibration
-    return replace(
-        calibration,
-        known_scores=_score_quantiles(known, spread),
-        hidden_scores=_score_quantiles(unseen, spread),
+    known, hidden = [], []
+    for fold in folds:
+        distances = in_folds.ratios(fold.inside_fitted) * fold.inside
+        if (spread := _spread(distances, fold.inside_answers, fold.distances.shape[1])) is not None:
+            known.append(spread.scores(fold.distances))
+            hidden.append(spread.scores(fold.hidden_distances))
+    return replace(calibration, known_scores=_quantiles(known), hidden_scores=_quantiles(hidden))
+
+
+@dataclass(frozen=True)
+class _Fold:
+    """Distances to the centroids of k categories, under a metric that is fitted without the images of a fold."""
+
+    distances: Tensor
+    """(n, k) of the held-out images."""
+    answers: Tensor
+    """(n,) their categories."""
+    trusted: Tensor
+    """(n,) as in `Members`"""
+    fitted: Tensor
+    """(n,) as in `Members`"""
+    hidden_distances: Tensor
+    """(m, k) of the images of hidden categories."""
+    inside: Tensor
+    """(r,) leave-one-out distances of the images that the metric is fitted on, NaN where there are none."""
+    inside_answers: Tensor
+    """(r,) their categories."""
+    inside_fitted: Tensor
+    """(r,) as in `Members`"""
+
+    @property
+    def own(self) -> Tensor:
+        """(n,) distances of the held-out images to the centroid of their category."""
+        return self.distances.gather(1, self.answers[:, None])[:, 0]
+
+
+def _fold(members: Members, number: int, count: int, n_components: int) -> _Fold | None:
+    """Fit a metric without the images of the fold `number` and without hidden categories; None if no image is left."""
+    features, index, fitted = members.features, members.positions, members.fitted
+    in_fold = torch.arange(len(index)) % N_FOLDS == number
+    hidden = _hidden_categories(number, count)[index]
+    rest = ~in_fold & ~hidden
+    present = index[rest].unique()
+    held_out = in_fold & torch.isin(index, present)
+    if not bool(held_out.any()):
+        return None
+    labels = index.masked_fill(~fitted, UNLABELLED)
+    metric = ClassMetric.fit(features[rest], labels[rest], n_components)
+    columns, points = torch.searchsorted(present, index), metric.transform(features[rest])
+    centroids = metric.centroids(points, columns[rest], len(present)).double()
+    return _Fold(
+        distances=torch.cdist(metric.transform(features[held_out]).double(), centroids),
+        answers=columns[held_out],
+        trusted=members.trusted[held_out],
+        fitted=fitted[held_out],
+        hidden_distances=torch.cdist(metric.transform(features[hidden]).double(), centroids),
+        inside=metric.leave_one_out_distances(points, columns[rest], len(present)),
+        inside_answers=columns[rest],
+        inside_fitted=fitted[rest],
     )
 
 
@@ -194,6 +240,10 @@ class _Spread:
     deviation: Tensor
     """s (K,), above 0"""
 
+    def scores(self, distances: Tensor) -> Tensor:
+        """Scores (n,) of images at distances (n, K) to the centroids."""
+        return ((distances - self.mean) / self.deviation).amin(dim=1)
+
 
 def _hidden_categories(fold: int, count: int) -> Tensor:
     """Which of `count` categories (K,) a fold hides; no category is hidden twice."""
@@ -202,18 +252,22 @@ def _hidden_categories(fold: int, count: int) -> Tensor:
     return torch.arange(count) % round(1 / HIDDEN_PER_FOLD) == fold
 
 
-def _score_quantiles(distances: list[tuple[Tensor, Tensor]], spread: _Spread) -> tuple[float, ...]:
-    """Quantiles of the scores of images, from distances (n, k) to the centroids of categories (k,), by fold."""
-    scores = [
-        ((d - spread.mean[present]) / spread.deviation[present]).amin(dim=1) for d, present in distances
-    ]
-    values = torch.cat(scores)
+def _quantiles(scores: list[Tensor]) -> tuple[float, ...]:
+    """N_QUANTILES quantiles of scores (n,), of all folds together; empty without any."""
+    values = torch.cat([torch.empty(0, dtype=torch.float64), *scores])
     if not len(values):
         return ()
-    quantiles: list[float] = torch.quantile(
-        values, torch.linspace(0, 1, N_QUANTILES, dtype=values.dtype)
-    ).tolist()
-    return tuple(quantiles)
+    found = torch.quantile(values, torch.linspace(0, 1, N_QUANTILES, dtype=torch.float64))
+    return tuple(found.tolist())
+
+
+def _calibration(folds: list["_Fold"], inside: Tensor, fitted: Tensor, temperature: float) -> Calibration:
+    """Ratios of the distances of held-out images to distances `inside` (n,) of images that are `fitted` (n,) or not."""
+    unseen, unlabelled = (
+        _ratio(torch.cat([fold.own[fold.fitted == label] for fold in folds]), inside[fitted == label])
+        for label in (True, False)
+    )
+    return Calibration(unseen, temperature, unlabelled)
 
 
 def _ratio(outside: Tensor, inside: Tensor) -> float:
@@ -258,9 +312,13 @@ def _spread(distances: Tensor, positions: Tensor, count: int) -> _Spread | None:
     return _Spread(mean, torch.maximum(deviation, 1e-3 * mean))  # equal images have no deviation
 
 
-def _temperature(squares: list[Tensor], answers: list[Tensor]) -> float:
-    """Maximum-likelihood T for squared distances (n, K) and answers (n,), a pair per fold."""
-    pairs = [(d, target) for d, target in zip(squares, answers) if len(target) and d.shape[1] > 1]
+def _temperature(folds: list[_Fold]) -> float:
+    """Maximum-likelihood T for the trusted held-out images."""
+    pairs = [
+        (fold.distances[fold.trusted].square(), fold.answers[fold.trusted])
+        for fold in folds
+        if bool(fold.trusted.any()) and fold.distances.shape[1] > 1
+    ]
     scale = float(torch.cat([d.flatten() for d, _ in pairs]).mean()) if pairs else 0.0
     if scale == 0.0:
         return 1.0
