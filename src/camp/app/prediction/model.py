@@ -1,11 +1,13 @@
 """The model of a workspace: trunk, trained tip, and the categories by their centroids."""
 
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Self
 
 import torch
 from torch import Tensor
 
+from camp.app.workspace.kept_unknown import tip_fingerprint
 from camp.app.workspace.knowledge import Knowledge, category_title
 from camp.app.workspace.overview import fit_classifier
 from camp.app.workspace.workspace import Workspace
@@ -49,6 +51,11 @@ class Model:
     def points(self, batch: Batch) -> Tensor:
         """Return the points (n, d) of the trunk's output under the metric."""
         return self.metric.transform(self.features(batch))
+
+    @cached_property
+    def tip_fingerprint(self) -> str:
+        """Hash of the weights of the tip."""
+        return tip_fingerprint(self.backbone.tip.state_dict())
 
     def title(self, position: int) -> str:
         """Return the name of the category at `position`, or its id in words: "category 7"."""

@@ -60,7 +60,8 @@ class ReviewState:
     def _take(self, before: Snapshot | None) -> Snapshot:
         events = self.workspace.events()
         knowledge = self.workspace.knowledge()
-        if before is not None and before.knowledge.step == knowledge.step:
+        shown = None if before is None else (before.knowledge.step, len(before.knowledge.images))
+        if before is not None and shown == (knowledge.step, len(knowledge.images)):
             has_thumbnail, version, reports = before.has_thumbnail, before.version, before.reports
             # Names do not change distances.
             same = before.knowledge.distinct == knowledge.distinct and np.array_equal(
