@@ -44,6 +44,8 @@ COVERAGE = 0.95
 MAX_FALSE_ALARMS = 0.5
 PRIOR = 10
 N_FOLDS = 4
+FOLD_WEIGHT = 1 / 3
+"""Weight of the ratio within the folds, for which false alarms are about as frequent as asked for."""
 HIDDEN_PER_FOLD, MIN_CATEGORIES = 1 / 8, 8
 """Share of the categories that a fold hides; fewer than MIN_CATEGORIES tell little about unseen ones."""
 N_QUANTILES = 201
@@ -130,12 +132,10 @@ def calibrate(members: Members, metric: ClassMetric, count: int) -> Calibration:
     in_folds = _calibration(folds, rest, rest_fitted, temperature)
     inside = metric.leave_one_out_distances(metric.transform(features), index, count)
     across = _calibration(folds, inside, fitted, temperature)
-    # Fewer images overfit more: within the folds the ratio is too great for the metric of all images, and from the
-    # folds to that metric it is too small, as distances of new images grow with the number of images as well.
     calibration = Calibration(
-        math.sqrt(in_folds.unseen * across.unseen),
+        _between(across.unseen, in_folds.unseen),
         temperature,
-        math.sqrt((in_folds.unlabelled or 1.0) * (across.unlabelled or 1.0)),
+        _between(across.unlabelled or 1.0, in_folds.unlabelled or 1.0),
     )
     if sum(len(fold.answers) for fold in folds) < MIN_IMAGES:
         return calibration
@@ -259,6 +259,15 @@ def _quantiles(scores: list[Tensor]) -> tuple[float, ...]:
         return ()
     found = torch.quantile(values, torch.linspace(0, 1, N_QUANTILES, dtype=torch.float64))
     return tuple(found.tolist())
+
+
+def _between(across: float, in_folds: float) -> float:
+    """Ratio for the metric of all images, between two that it lies between.
+
+    Fewer images overfit more, so the ratio within the folds is too great for the metric of all images. From the folds to
+    that metric it is too small, as distances of new images grow with the number of images as well.
+    """
+    return math.exp((1 - FOLD_WEIGHT) * math.log(across) + FOLD_WEIGHT * math.log(in_folds))
 
 
 def _calibration(folds: list["_Fold"], inside: Tensor, fitted: Tensor, temperature: float) -> Calibration:

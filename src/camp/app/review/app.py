@@ -135,7 +135,7 @@ def _add_queries(app: FastAPI, state: ReviewState) -> None:
     @app.get("/thumbnails/{version}/{row}")
     def thumbnail(version: str, row: Number) -> Response:
         now = state.now()
-        if version != now.version or row >= len(now.has_thumbnail) or not now.has_thumbnail[row]:
+        if not state.has_image(version, row) or not now.has_thumbnail[row]:
             raise HTTPException(404)
         path = state.workspace.storage.thumbnail(now.knowledge.images.digests[row])
         if path is None or not path.is_file():

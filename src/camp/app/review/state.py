@@ -43,6 +43,7 @@ class ReviewState:
         self.busy = threading.RLock()
         """Held while the workspace is read or changed: `Workspace` is not safe to use from several threads."""
         self._last: tuple[tuple[int, int], Snapshot] | None = None
+        self._sizes: dict[str, int] = {}  # number of images of each version since the last learning step
 
     def now(self) -> Snapshot:
         """Return the present snapshot; cheap while nothing changes."""
@@ -51,6 +52,16 @@ class ReviewState:
             if self._last is None or self._last[0] != version:
                 self._last = version, self._take(self._last[1] if self._last else None)
             return self._last[1]
+
+    def has_image(self, version: str, row: int) -> bool:
+        """Return whether `row` is the same image in a version of the page and now.
+
+        Accepted unknown images are added behind the learned ones, so that the page may still ask for those.
+        """
+        present = self.now().version
+        if version == present:
+            return row < self._sizes[present]
+        return version in self._sizes and row < min(self._sizes.values())
 
     def unchanged(self, count: int) -> Snapshot:
         """Return the present snapshot; raise a `CampError` if there are more or less than `count` events."""
@@ -71,6 +82,9 @@ class ReviewState:
         else:
             has_thumbnail = self._has_thumbnail(knowledge.images.digests)
             version = hashlib.blake2b(knowledge.images.digests.tobytes(), digest_size=8).hexdigest()
+            if before is None or before.knowledge.step != knowledge.step:
+                self._sizes.clear()
+            self._sizes[version] = len(knowledge.images)
             reports = self.workspace.reports()
             seen = overview(knowledge)
         return Snapshot(events, knowledge, seen, needs(knowledge, seen), reports, has_thumbnail, version)
