@@ -1,7 +1,6 @@
 """Calibration on held-out images."""
 
 import math
-import statistics
 
 import pytest
 import torch
@@ -124,46 +123,37 @@ def test_the_rate_of_false_alarms_is_that_asked_for_and_the_detection_rate_as_ex
 
 def test_tables_against_a_slow_oracle() -> None:
     """Scores of held-out images and of images of hidden categories, one image and one category at a time."""
-    n_categories, per, n_folds = 8, 10, 4
+    n_categories, per, n_folds = 8, 8, 4
     features, own = gaussians(n_categories, per, 4, seed=5)
     features = 4 * features
     all_fitted = torch.ones(len(own), dtype=torch.bool)
     metric = ClassMetric.fit(features, own, 4)
     calibration = calibrate(Members(features, own, all_fitted, all_fitted), metric, n_categories)
 
-    def centre(points: torch.Tensor, rows: list[int]) -> torch.Tensor:
-        return sum(points[i] for i in rows) / len(rows)
-
-    folds, held_out, inside = [], [], []
+    inside, points = [], metric.transform(features)
+    for i in range(len(own)):
+        others = [j for j in range(len(own)) if own[j] == own[i] and j != i]
+        inside.append(calibration.unseen * math.dist(points[i], points[others].mean(dim=0)))
+    mean_of_all = sum(inside) / len(inside)
+    mean = [
+        (sum(inside[per * k : per * k + per]) + 10 * mean_of_all) / (per + 10) for k in range(n_categories)
+    ]
+    squares = [(d - mean[int(k)]) ** 2 for d, k in zip(inside, own)]
+    all_squares = sum(squares) / len(squares)
+    deviation = [
+        math.sqrt((sum(squares[per * k : per * k + per]) + 10 * all_squares) / (per + 10))
+        for k in range(n_categories)
+    ]
+    known, hidden = [], []
     for fold in range(n_folds):
         fit = [i for i in range(len(own)) if i % n_folds != fold and own[i] != fold]
-        points = ClassMetric.fit(features[fit], own[fit], 4).transform(features)
-        members = {int(own[i]): [j for j in fit if own[j] == own[i]] for i in fit}
-        centres = {k: centre(points, rows) for k, rows in members.items()}
-        around = {
-            k: [math.dist(points[i], centre(points, [j for j in rows if j != i])) for i in rows]
-            for k, rows in members.items()
-        }
-        folds.append((fold, points, centres, around))
-        inside += [d for distances in around.values() for d in distances]
-        held_out += [
-            math.dist(points[i], centres[int(own[i])])
-            for i in range(len(own))
-            if i % n_folds == fold and own[i] != fold
-        ]
-    ratio = float(torch.quantile(torch.tensor(held_out), 0.95) / torch.quantile(torch.tensor(inside), 0.95))
-    known, hidden = [], []
-    for fold, points, centres, around in folds:
-        scaled = {k: [ratio * d for d in distances] for k, distances in around.items()}
-        mean_of_all = statistics.fmean(d for distances in scaled.values() for d in distances)
-        mean = {k: (sum(ds) + 10 * mean_of_all) / (len(ds) + 10) for k, ds in scaled.items()}
-        squares = {k: [(d - mean[k]) ** 2 for d in ds] for k, ds in scaled.items()}
-        square_of_all = statistics.fmean(d for ds in squares.values() for d in ds)
-        deviation = {
-            k: math.sqrt((sum(ds) + 10 * square_of_all) / (len(ds) + 10)) for k, ds in squares.items()
+        refitted = ClassMetric.fit(features[fit], own[fit], 4)
+        moved = refitted.transform(features)
+        centroids = {
+            k: moved[[i for i in fit if own[i] == k]].mean(dim=0) for k in range(n_categories) if k != fold
         }
         for i in range(len(own)):
-            score = min((math.dist(points[i], c) - mean[k]) / deviation[k] for k, c in centres.items())
+            score = min((math.dist(moved[i], c) - mean[k]) / deviation[k] for k, c in centroids.items())
             if own[i] == fold:
                 hidden.append(score)
             elif i % n_folds == fold:

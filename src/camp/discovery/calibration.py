@@ -3,8 +3,8 @@
 An image pulls the centroid of its category towards itself and takes part in fitting the metric, so
 its own distance says little about images to come. When a batch is learned, `calibrate` splits the
 images into N_FOLDS folds and measures each fold with a metric and centroids of the others. With
-these distances D_i, and d_i the distance of an image that the metric was fitted on to the centroid
-of the others of its category:
+these distances D_i, and d_i the distance of image i to the centroid of the others of its category
+under the metric of all:
 
     T    minimises  -sum_i log p(k_i | p_i),    p(k | .) as in `open_set`
     a    = COVERAGE quantile of D_i / COVERAGE quantile of d_i
@@ -44,8 +44,6 @@ COVERAGE = 0.95
 MAX_FALSE_ALARMS = 0.5
 PRIOR = 10
 N_FOLDS = 4
-FOLD_WEIGHT = 1 / 3
-"""Weight of the ratio within the folds, for which false alarms are about as frequent as asked for."""
 HIDDEN_PER_FOLD, MIN_CATEGORIES = 1 / 8, 8
 """Share of the categories that a fold hides; fewer than MIN_CATEGORIES tell little about unseen ones."""
 N_QUANTILES = 201
@@ -125,26 +123,17 @@ def calibrate(members: Members, metric: ClassMetric, count: int) -> Calibration:
     folds = [fold for number in range(N_FOLDS) if (fold := _fold(sample, number, count, n_components))]
     if not folds:
         return Calibration()
-    temperature = _temperature(folds)
-    rest, rest_fitted = (
-        torch.cat([getattr(fold, name) for fold in folds]) for name in ("inside", "inside_fitted")
-    )
-    in_folds = _calibration(folds, rest, rest_fitted, temperature)
     inside = metric.leave_one_out_distances(metric.transform(features), index, count)
-    across = _calibration(folds, inside, fitted, temperature)
-    calibration = Calibration(
-        _between(across.unseen, in_folds.unseen),
-        temperature,
-        _between(across.unlabelled or 1.0, in_folds.unlabelled or 1.0),
+    unseen, unlabelled = (
+        _ratio(torch.cat([fold.own[fold.fitted == label] for fold in folds]), inside[fitted == label])
+        for label in (True, False)
     )
-    if sum(len(fold.answers) for fold in folds) < MIN_IMAGES:
+    calibration = Calibration(unseen, _temperature(folds), unlabelled)
+    spread = _spread(calibration.ratios(fitted) * inside, index, count)
+    if spread is None or sum(len(fold.answers) for fold in folds) < MIN_IMAGES:
         return calibration
-    known, hidden = [], []
-    for fold in folds:
-        distances = in_folds.ratios(fold.inside_fitted) * fold.inside
-        if (spread := _spread(distances, fold.inside_answers, fold.distances.shape[1])) is not None:
-            known.append(spread.scores(fold.distances))
-            hidden.append(spread.scores(fold.hidden_distances))
+    known = [spread.scores(fold.distances, fold.present) for fold in folds]
+    hidden = [spread.scores(fold.hidden_distances, fold.present) for fold in folds]
     return replace(calibration, known_scores=_quantiles(known), hidden_scores=_quantiles(hidden))
 
 
@@ -162,12 +151,8 @@ class _Fold:
     """(n,) as in `Members`"""
     hidden_distances: Tensor
     """(m, k) of the images of hidden categories."""
-    inside: Tensor
-    """(r,) leave-one-out distances of the images that the metric is fitted on, NaN where there are none."""
-    inside_answers: Tensor
-    """(r,) their categories."""
-    inside_fitted: Tensor
-    """(r,) as in `Members`"""
+    present: Tensor
+    """(k,) the categories, of all K."""
 
     @property
     def own(self) -> Tensor:
@@ -187,17 +172,15 @@ def _fold(members: Members, number: int, count: int, n_components: int) -> _Fold
         return None
     labels = index.masked_fill(~fitted, UNLABELLED)
     metric = ClassMetric.fit(features[rest], labels[rest], n_components)
-    columns, points = torch.searchsorted(present, index), metric.transform(features[rest])
-    centroids = metric.centroids(points, columns[rest], len(present)).double()
+    columns = torch.searchsorted(present, index)
+    centroids = metric.centroids(metric.transform(features[rest]), columns[rest], len(present)).double()
     return _Fold(
         distances=torch.cdist(metric.transform(features[held_out]).double(), centroids),
         answers=columns[held_out],
         trusted=members.trusted[held_out],
         fitted=fitted[held_out],
         hidden_distances=torch.cdist(metric.transform(features[hidden]).double(), centroids),
-        inside=metric.leave_one_out_distances(points, columns[rest], len(present)),
-        inside_answers=columns[rest],
-        inside_fitted=fitted[rest],
+        present=present,
     )
 
 
@@ -240,9 +223,9 @@ class _Spread:
     deviation: Tensor
     """s (K,), above 0"""
 
-    def scores(self, distances: Tensor) -> Tensor:
-        """Scores (n,) of images at distances (n, K) to the centroids."""
-        return ((distances - self.mean) / self.deviation).amin(dim=1)
+    def scores(self, distances: Tensor, present: Tensor) -> Tensor:
+        """Scores (n,) of images at distances (n, k) to the centroids of the categories `present` (k,)."""
+        return ((distances - self.mean[present]) / self.deviation[present]).amin(dim=1)
 
 
 def _hidden_categories(fold: int, count: int) -> Tensor:
@@ -259,24 +242,6 @@ def _quantiles(scores: list[Tensor]) -> tuple[float, ...]:
         return ()
     found = torch.quantile(values, torch.linspace(0, 1, N_QUANTILES, dtype=torch.float64))
     return tuple(found.tolist())
-
-
-def _between(across: float, in_folds: float) -> float:
-    """Ratio for the metric of all images, between two that it lies between.
-
-    Fewer images overfit more, so the ratio within the folds is too great for the metric of all images. From the folds to
-    that metric it is too small, as distances of new images grow with the number of images as well.
-    """
-    return math.exp((1 - FOLD_WEIGHT) * math.log(across) + FOLD_WEIGHT * math.log(in_folds))
-
-
-def _calibration(folds: list["_Fold"], inside: Tensor, fitted: Tensor, temperature: float) -> Calibration:
-    """Ratios of the distances of held-out images to distances `inside` (n,) of images that are `fitted` (n,) or not."""
-    unseen, unlabelled = (
-        _ratio(torch.cat([fold.own[fold.fitted == label] for fold in folds]), inside[fitted == label])
-        for label in (True, False)
-    )
-    return Calibration(unseen, temperature, unlabelled)
 
 
 def _ratio(outside: Tensor, inside: Tensor) -> float:
