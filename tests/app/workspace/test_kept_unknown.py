@@ -18,6 +18,7 @@ from camp.app.workspace import kept_unknown
 from camp.app.workspace.events import Accepted, Dismissed, Named
 from camp.app.workspace.kept_unknown import UnknownKeeper, read_kept, tip_fingerprint
 from camp.app.workspace.knowledge import REVIEWED
+from camp.app.workspace.overview import fit_classifier
 from camp.app.workspace.proposals import proposals
 from camp.app.workspace.status import status_text
 from camp.app.workspace.storage import MemoryStorage
@@ -25,6 +26,7 @@ from camp.app.workspace.workspace import Workspace
 from camp.cli import main
 from camp.core.errors import CampError
 from camp.data.bank.bank import image_digest
+from camp.discovery.calibration import Calibration
 
 TIP = tip_fingerprint({"weight": torch.ones(2)})
 """That of `small_knowledge`."""
@@ -261,3 +263,23 @@ def test_a_wrong_rate_of_false_alarms_is_a_sentence(
     assert main(["learn", str(tmp_path / "W"), str(january), *SMALL]) == 0
     assert main(["predict", str(tmp_path / "W"), str(january), "--false-alarms", rate]) != 0
     assert "The rate of false alarms is a share above 0 and up to 0.5" in capsys.readouterr().err
+
+
+def test_status_tells_the_expected_detection_rate(tmp_path: Path) -> None:
+    """From the tables of the step, which are read again as they were written."""
+    workspace = learned(tmp_path / "W")
+    assert "kinds it has never seen" not in status_text(workspace)
+    tables = Calibration(1.2, 0.5, None, tuple(np.linspace(-1, 1, 201)), tuple(np.linspace(0, 2, 201)))
+    with workspace.storage.lock():
+        enter(workspace, dataclasses.replace(knowledge(), step=2, calibration=tables))
+    opened = Workspace.open(tmp_path / "W")
+    assert opened.knowledge().calibration == tables
+    sentence = "Of pictures of kinds it has never seen about 55 % are called unknown, at 5 % false alarms."
+    assert sentence in status_text(opened)  # 5 % of the known scores are above 0.9, and 55 % of the others
+
+
+def test_more_false_alarms_mean_smaller_radii(tmp_path: Path) -> None:
+    tables = Calibration(1.2, 0.5, None, tuple(np.linspace(-1, 1, 201)), tuple(np.linspace(0, 2, 201)))
+    known = dataclasses.replace(knowledge(), calibration=tables)
+    few, many = (fit_classifier(known, rate)[1].radii for rate in (0.05, 0.3))
+    assert (many < few).all()
