@@ -29,26 +29,33 @@ LARGE = [(30, new) for new in (0, 6, 12, 18)]
 
 def features(root: Path) -> torch.Tensor:
     """Return features (CLASSES, PICTURES, D) of randomly chosen classes."""
+    names = class_names(root)
+    chosen = np.random.default_rng(0).choice(len(names), CLASSES, replace=False)
+    found = class_features(root, [names[i] for i in chosen])
+    return torch.stack([z for z in found if len(z) == PICTURES])
+
+
+def class_names(root: Path) -> list[str]:
+    """Return the class folders in `root`, sorted."""
+    return sorted(path.name for path in root.iterdir() if path.is_dir())
+
+
+def class_features(root: Path, names: list[str]) -> list[torch.Tensor]:
+    """Return features (n, D) of the first PICTURES images of each class, with the default backbone."""
     backbone = make_backbone(BackboneSettings(), generator(0, "backbone"))
     trunk = backbone.single_threaded_trunk()
     assert trunk is not None
-    names = sorted(path.name for path in root.iterdir() if path.is_dir())
-    chosen = np.random.default_rng(0).choice(len(names), CLASSES, replace=False)
 
     @torch.no_grad()
-    def one(name: str) -> torch.Tensor | None:
+    def one(name: str) -> torch.Tensor:
         files = sorted((root / name).iterdir())[:PICTURES]
-        if len(files) < PICTURES:
-            return None
         pixels = [
             decode_resized(FileReader(root).decode, file.read_bytes(), backbone.resolution) for file in files
         ]
         x = normalise_(to_unit(torch.from_numpy(np.stack(pixels))), backbone.mean, backbone.std)
         return backbone.tip(trunk(x))
 
-    return torch.stack(
-        [z for z in prefetch_map(one, [names[i] for i in chosen], lookahead=4) if z is not None]
-    )
+    return list(prefetch_map(one, names, lookahead=4))
 
 
 def error(z: torch.Tensor, known: int, new: int, trial: int) -> int:

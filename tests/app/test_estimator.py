@@ -450,3 +450,18 @@ def test_pictures_that_can_not_be_read_are_named(birds, tmp_path):
             ask([paths[0], broken])
         with pytest.raises(CampError, match=r"gone\.png cannot be read"):
             ask([tmp_path / "gone.png"])
+
+
+def test_the_rate_of_false_alarms_takes_effect_at_once() -> None:
+    draw = np.random.default_rng(0)
+    labels = np.arange(300) % 10
+    x = (4 * np.eye(12)[labels] + draw.normal(size=(300, 12))).astype(np.float32)
+    model = CAMP(backbone="embeddings", new=0, unknown=True).fit(x, labels)
+    new = (4 * np.eye(12)[labels] + draw.normal(size=(300, 12))).astype(np.float32)
+    shares = [
+        np.mean(model.set_params(false_alarms=rate).predict(new) == -1) for rate in (0.02, 0.1, 0.4, 0.02)
+    ]
+    assert shares[0] < shares[1] < shares[2]
+    assert shares[3] == shares[0]
+    with pytest.raises(CampError, match="The rate of false alarms"):
+        model.set_params(false_alarms=0).predict(new)

@@ -31,3 +31,11 @@ def test_one_category_has_no_runner_up():
     answers = OpenSet(CENTROIDS[:1], torch.tensor([1.0]), 1.0).answer(torch.tensor([[0.5, 0.0]]))
     assert (answers.runner_up.item(), answers.runner_up_confidence.item()) == (-1, 0.0)
     assert answers.confidence.item() == 1.0
+
+
+def test_an_image_within_the_radius_of_a_farther_category_is_known() -> None:
+    classifier = OpenSet(CENTROIDS[:2], torch.tensor([1.0, 3.0]), temperature=1.0)
+    answers = classifier.answer(torch.tensor([[1.8, 0.0], [-1.2, 0.0]]))
+    assert answers.nearest.tolist() == [0, 0]
+    assert answers.distance.tolist() == pytest.approx([2.2 / 3, 1.2])
+    assert answers.unknown.tolist() == [False, True]

@@ -24,6 +24,7 @@ from camp.app.workspace.pipeline import VECTORS, LearnRequest, learn_batch
 from camp.app.workspace.storage import MemoryStorage, WorkspaceSettings
 from camp.app.workspace.workspace import Workspace
 from camp.core.progress import Progress
+from camp.core.types import FALSE_ALARMS
 from camp.nn.backbones.settings import BackboneSettings
 
 Data = Iterable[Any]
@@ -89,6 +90,8 @@ class CAMP(ClassNamePrefixFeaturesOutMixin, ClassifierMixin, TransformerMixin, B
         Augmented views per image for training; None chooses by the size of the batch.
     unknown : bool
         Whether `predict` may return "unknown", or -1 for integers, for images that belong to none of the categories.
+    false_alarms : float
+        Share of the images of known categories that `predict` may call unknown.
     seed : int
         Random seed.
     verbose : bool
@@ -116,6 +119,7 @@ class CAMP(ClassNamePrefixFeaturesOutMixin, ClassifierMixin, TransformerMixin, B
         epochs: int | None = None,
         views: int | None = None,
         unknown: bool = False,
+        false_alarms: float = FALSE_ALARMS,
         seed: int = 0,
         verbose: bool = False,
     ) -> None:
@@ -127,6 +131,7 @@ class CAMP(ClassNamePrefixFeaturesOutMixin, ClassifierMixin, TransformerMixin, B
         self.epochs = epochs
         self.views = views
         self.unknown = unknown
+        self.false_alarms = false_alarms
         self.seed = seed
         self.verbose = verbose
 
@@ -172,7 +177,8 @@ class CAMP(ClassNamePrefixFeaturesOutMixin, ClassifierMixin, TransformerMixin, B
     def _use(self, workspace: Workspace) -> Self:
         """Predict with `workspace` from now on."""
         self._workspace = workspace
-        self._model = Model.of(workspace.knowledge(), workspace.backbone())
+        self._model = Model.of(workspace.knowledge(), workspace.backbone(), self.false_alarms)
+        self._model_false_alarms = self.false_alarms
         # Labels are integers if they were given so, and no category has been named in words since.
         self._numeric = any(report.numeric_labels for report in workspace.reports()) and all(
             name.isascii() and name.isdecimal() and str(int(name)) == name
@@ -189,6 +195,8 @@ class CAMP(ClassNamePrefixFeaturesOutMixin, ClassifierMixin, TransformerMixin, B
     def predict(self, X: Data) -> np.ndarray:
         """Return the labels (n,) of the nearest categories; with `unknown` perhaps -1 or "unknown"."""
         z = self._points(X)  # checks first that the model is fitted
+        if self.false_alarms != self._model_false_alarms:
+            self._use(self._workspace)
         answers = self._model.classifier.answer(z)
         labels = self.classes_[np.argsort(self._columns)[answers.nearest.numpy()]]
         if self.unknown:

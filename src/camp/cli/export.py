@@ -5,19 +5,23 @@ from typing import Annotated
 
 import tyro
 
-from camp.cli.shared import WorkspaceFolder, starting
+from camp.cli.shared import FalseAlarms, WorkspaceFolder, starting
 from camp.core.errors import CampError
 from camp.core.progress import Progress
+from camp.core.types import FALSE_ALARMS
 
 
 def export(
-    workspace: WorkspaceFolder, file: Annotated[str, tyro.conf.Positional, tyro.conf.arg(metavar="FILE")]
+    workspace: WorkspaceFolder,
+    file: Annotated[str, tyro.conf.Positional, tyro.conf.arg(metavar="FILE")],
+    false_alarms: FalseAlarms = FALSE_ALARMS,
 ) -> None:
     """Write one ONNX file that recognises pictures without camp, in any ONNX runtime.
 
     Args:
         workspace: Folder of the workspace.
         file: The file to write, such as birds.onnx.
+        false_alarms: Share of the pictures of known categories that may be called unknown.
     """
     with starting():
         from camp.app.export.onnx import export_onnx
@@ -29,6 +33,6 @@ def export(
         raise CampError(f"{target} is not the name of an ONNX file; give a name that ends in .onnx.")
     opened = Workspace.open(Path(workspace))
     with Progress().track("Exporting", 1):
-        model = open_model(opened)
+        model = open_model(opened, false_alarms)
         export_onnx(model, target)
     print(f"{target}: {len(model.ids)} categories, {target.stat().st_size / 1e6:.1f} MB.")

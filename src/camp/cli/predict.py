@@ -3,9 +3,10 @@
 from pathlib import Path
 from typing import Literal
 
-from camp.cli.shared import Pictures, WorkspaceFolder, starting
+from camp.cli.shared import FalseAlarms, Pictures, WorkspaceFolder, starting
 from camp.core.errors import CampError
 from camp.core.progress import Progress
+from camp.core.types import FALSE_ALARMS
 
 
 def predict(
@@ -13,6 +14,8 @@ def predict(
     pictures: Pictures,
     out: str | None = None,
     format: Literal["csv", "jsonl"] | None = None,
+    false_alarms: FalseAlarms = FALSE_ALARMS,
+    keep_unknown: bool = False,
     quiet: bool = False,
 ) -> None:
     """Recognise the pictures of a folder, or one picture: category and runner-up with confidences, or unknown.
@@ -22,9 +25,14 @@ def predict(
         pictures: Folder of pictures, or a single file.
         out: File to write. By default the predictions are printed.
         format: csv, or jsonl with a JSON object per line. By default it depends on the name of --out.
+        false_alarms: Share of the pictures of known categories that may be called unknown. More of them detect
+            more pictures of unknown categories; `camp status` says how many.
+        keep_unknown: Keep features and thumbnails of unknown pictures in the workspace. `camp review` proposes a
+            category where enough of them look alike.
         quiet: Show no progress.
     """
     with starting(quiet):
+        from camp.app.prediction.keep_unknown import keep_with, unknown_keeper
         from camp.app.prediction.model import open_model
         from camp.app.prediction.predict import predict as predictions
         from camp.app.prediction.predict import write_predictions
@@ -37,9 +45,18 @@ def predict(
     chosen = format or ("jsonl" if target and target.suffix in (".jsonl", ".ndjson") else "csv")
     progress = Progress(quiet)
     with progress.track("Opening the model", 1):
-        model = open_model(opened)
-    with progress.track("Pictures", len(keys)) as bar:
-        counts = write_predictions(predictions(model, FileReader(root), keys, bar), target, chosen)
+        model = open_model(opened, false_alarms)
+    keeper = unknown_keeper(opened) if keep_unknown else None
+    keep = keep_with(keeper, model) if keeper else None
+    try:
+        with progress.track("Pictures", len(keys)) as bar:
+            rows = predictions(model, FileReader(root), keys, bar, keep)
+            counts = write_predictions(rows, target, chosen)
+    finally:
+        if keeper:
+            keeper.flush()
+    if keeper:
+        progress.note(keeper.summary())
     if target is not None:
         unreadable = f", {len(counts.unreadable)} cannot be read" if counts.unreadable else ""
         print(f"{counts.predicted} pictures in {target}: {counts.unknown} unknown{unreadable}.")

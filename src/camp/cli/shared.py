@@ -8,6 +8,7 @@ import tyro
 from camp.core.progress import Bar, Progress
 
 WorkspaceFolder = Annotated[str, tyro.conf.Positional, tyro.conf.arg(metavar="WORKSPACE")]
+FalseAlarms = Annotated[float, tyro.conf.arg(metavar="RATE")]
 Pictures = Annotated[str, tyro.conf.Positional, tyro.conf.arg(metavar="PICTURES")]
 
 

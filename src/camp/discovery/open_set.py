@@ -1,7 +1,7 @@
 """Open-set classification by the nearest centroid, with rejection of unknown categories.
 
     p(k | z)  is proportional to  exp(-|z - p_k|^2 / T)
-    unknown   where  |z - p_k| > r_k  for the nearest k
+    unknown   where  |z - p_k| > r_k  for all k
 
 T and the radii r_k are fitted on held-out distances of images whose category is known; see
 `calibration`.
@@ -30,7 +30,7 @@ class Answers:
     runner_up_confidence: Tensor
     """(n,) its probability, or 0."""
     distance: Tensor
-    """(n,) distance to the nearest centroid divided by its radius; above 1 the image is unknown."""
+    """(n,) smallest distance to a centroid divided by its radius; above 1 the image is unknown."""
 
     @property
     def unknown(self) -> Tensor:
@@ -64,7 +64,7 @@ class OpenSet:
         probabilities = torch.softmax(-distances.square() / self.temperature, dim=1)
         order = distances.topk(min(2, len(self.centroids)), dim=1, largest=False).indices
         best, confidence = order[:, 0], probabilities.gather(1, order)
-        relative = distances.gather(1, order)[:, 0] / self.radii[best]
+        relative = (distances / self.radii).amin(dim=1)
         if order.shape[1] == 1:
             return best, confidence[:, 0], torch.full_like(best, -1), torch.zeros_like(relative), relative
         return best, confidence[:, 0], order[:, 1], confidence[:, 1], relative

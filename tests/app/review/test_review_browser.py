@@ -10,15 +10,19 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import httpx
+import numpy as np
 import pytest
 import uvicorn
+from PIL import Image
 from playwright.sync_api import Browser, Page, expect, sync_playwright
 from small_workspace import small_workspace
 from starlette.types import Message, Receive, Scope, Send
 
+from camp.app.prediction.keep_unknown import unknown_keeper
 from camp.app.review.app import review_app
 from camp.app.web.guard import Guard
 from camp.app.workspace.events import Decision, Named, standing
+from camp.app.workspace.kept_unknown import tip_fingerprint
 from camp.app.workspace.workspace import Workspace
 
 CHROMIUM = next(filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))), None)
@@ -439,3 +443,29 @@ def test_another_page_in_the_same_browser_can_not_decide(browser: Browser, site:
             foreign.shutdown()
             foreign.server_close()
     assert site.decisions == []
+
+
+def test_kept_unknown_pictures_become_a_category(page: Page, site: Site) -> None:
+    keeper = unknown_keeper(site.workspace)
+    for number in range(6):
+        features = np.random.default_rng(number).normal(0, 0.2, 16) + 40 * np.eye(16)[15]
+        image = Image.new("RGB", (20, 20), (200, number, 0))
+        keeper.keep(
+            tip_fingerprint({}), f"new/{number}.png", b"%d" % number, image, features.astype(np.float16)
+        )
+    keeper.flush()
+    expect(page.locator("#kept")).to_have_count(0)
+    page.reload()
+    section = page.locator("#kept")
+    expect(section.get_by_role("heading")).to_have_text("Kept unknown pictures")
+    expect(section.locator("li img")).to_have_count(6)
+    section.get_by_label("Name of the new category").fill("nine")
+    section.get_by_role("button", name="Make a category").click()
+    expect(page.locator("#toast")).to_contain_text("6 unknown pictures became nine.")
+    expect(page.locator("#kept")).to_have_count(0)
+    expect(page.locator(".card", has_text="nine").first).to_be_visible()
+    assert [decision.kind for decision in site.decisions] == ["accepted"]
+    page.get_by_role("button", name="Undo").first.click()
+    expect(page.locator("#kept")).to_be_visible()
+    page.locator("#kept").get_by_role("button", name="Dismiss").click()
+    expect(page.locator("#kept")).to_have_count(0)

@@ -6,10 +6,11 @@ import io
 import re
 from pathlib import Path
 
+import numpy as np
 import pytest
 from fastapi import HTTPException
 from PIL import Image
-from small_models import KINDS, reader_for, small_model
+from small_models import KINDS, features_of, reader_for, small_model
 from starlette.requests import Request
 from starlette.testclient import TestClient
 from starlette.types import Message
@@ -18,6 +19,7 @@ from camp.app.prediction.model import Model
 from camp.app.prediction.predict import Prediction, predict
 from camp.app.serving import app as serving
 from camp.app.serving.app import prediction_app
+from camp.app.workspace.kept_unknown import UnknownKeeper, read_kept
 from camp.core.errors import CampError
 from camp.data.datasets.base import Reader
 
@@ -117,6 +119,28 @@ def test_vectors_are_answered_too(tmp_path: Path) -> None:
         assert isinstance(row, Prediction)
         found = client.post("/predict", content=reader.read(row.file)).json()
         assert (found["category"], found["runner_up"]) == (row.category, row.runner_up)
+
+
+def test_unknown_pictures_are_kept_if_asked_for(
+    model: Model, pictures: tuple[Reader, list[str]], tmp_path: Path
+) -> None:
+    reader, keys = pictures
+    thumbnails: list[bytes] = []
+    keeper = UnknownKeeper(tmp_path / "unknown", lambda image, digest: thumbnails.append(digest), block=1)
+    app = prediction_app(lambda: model, "", frozenset({HOST}), keeper)
+    client = TestClient(app, base_url=f"http://{HOST}")
+    unknown = []
+    for key in [*keys, *keys]:
+        answer = client.post("/predict", params={"file": key}, content=reader.read(key), headers=JPEG).json()
+        if answer["category"] is None:
+            unknown.append(key)
+    once = unknown[: len(unknown) // 2]
+    assert 0 < len(once) < len(keys)
+    kept = read_kept(tmp_path / "unknown", model.tip_fingerprint)
+    assert list(kept.files) == once
+    assert list(kept.digests) == [digest.hex() for digest in thumbnails]
+    expected = features_of(model.backbone, reader, once)
+    np.testing.assert_allclose(kept.features.astype(np.float32), expected, rtol=2e-3, atol=1e-3)
 
 
 def test_the_categories(client: TestClient) -> None:

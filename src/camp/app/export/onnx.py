@@ -138,12 +138,16 @@ def _answers(graph: Graph, z: str, classifier: OpenSet, ids: tuple[int, ...]) ->
 
     count = min(2, len(ids))
     # TopK has two results, and `Graph.node` returns one.
-    near, order = "nearest_distances", "nearest_positions"
+    order = "nearest_positions"
     k = graph.weight(torch.tensor([count]))
-    graph.nodes.append(helper.make_node("TopK", [distances, k], [near, order], axis=1, largest=0))
+    graph.nodes.append(
+        helper.make_node("TopK", [distances, k], ["nearest_distances", order], axis=1, largest=0)
+    )
     best = column(order, 0)
-    radius = graph.node("Gather", classifier.radii.float(), best)
-    unknown = flat(graph.node("Greater", graph.node("Div", column(near, 0), radius), torch.tensor(1.0)))
+    relative = graph.node("Div", distances, classifier.radii.float())
+    unknown = graph.node(
+        "Greater", graph.node("ReduceMin", relative, axes=[1], keepdims=0), torch.tensor(1.0)
+    )
     first, confidence = at(best)
     if count > 1:
         second, second_confidence = at(column(order, 1))

@@ -1,16 +1,20 @@
 """The model of a workspace: trunk, trained tip, and the categories by their centroids."""
 
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Self
 
 import torch
 from torch import Tensor
 
+from camp.app.workspace.kept_unknown import tip_fingerprint
 from camp.app.workspace.knowledge import Knowledge, category_title
 from camp.app.workspace.overview import fit_classifier
 from camp.app.workspace.workspace import Workspace
 from camp.core.errors import CampError
+from camp.core.types import FALSE_ALARMS
 from camp.data.views import Batch
+from camp.discovery.calibration import check_false_alarms
 from camp.discovery.class_metric import ClassMetric
 from camp.discovery.open_set import OpenSet
 from camp.nn.backbones.base import Backbone
@@ -29,9 +33,12 @@ class Model:
     names: tuple[str | None, ...]
 
     @classmethod
-    def of(cls, knowledge: Knowledge, backbone: Backbone) -> Self:
-        """Make the model of the categories of `knowledge`, in the feature space of `backbone`."""
-        ids, classifier = fit_classifier(knowledge)
+    def of(cls, knowledge: Knowledge, backbone: Backbone, false_alarms: float = FALSE_ALARMS) -> Self:
+        """Make the model of the categories of `knowledge`, in the feature space of `backbone`.
+
+        It calls about the share `false_alarms` of images of these categories unknown.
+        """
+        ids, classifier = fit_classifier(knowledge, check_false_alarms(false_alarms))
         names = tuple(knowledge.categories[id].name for id in ids)
         return cls(backbone, knowledge.metric, classifier, ids, names)
 
@@ -45,17 +52,24 @@ class Model:
         """Return the points (n, d) of the trunk's output under the metric."""
         return self.metric.transform(self.features(batch))
 
+    @cached_property
+    def tip_fingerprint(self) -> str:
+        """Hash of the weights of the tip."""
+        return tip_fingerprint(self.backbone.tip.state_dict())
+
     def title(self, position: int) -> str:
         """Return the name of the category at `position`, or its id in words: "category 7"."""
         return category_title(self.ids[position], self.names[position])
 
 
-def open_model(workspace: Workspace) -> Model:
+def open_model(workspace: Workspace, false_alarms: float = FALSE_ALARMS) -> Model:
     """Return the model of a workspace, with every decision since the last batch."""
     events = len(workspace.events())
     try:
-        return Model.of(workspace.knowledge(), workspace.backbone())
+        return Model.of(workspace.knowledge(), workspace.backbone(), false_alarms)
     except CampError:
         if len(workspace.events()) == events:
             raise
-        return open_model(workspace)  # another process has learned in the meantime and removed the files
+        return open_model(
+            workspace, false_alarms
+        )  # another process has learned in the meantime and removed the files

@@ -3,6 +3,7 @@
 The views are those of `camp.data.bank.fill`: an image has the same features here as when it was learned.
 """
 
+import contextlib
 import csv
 import dataclasses
 import io
@@ -60,6 +61,8 @@ class Unreadable:
 
 
 Row = Prediction | Unreadable
+Keep = Callable[[str, bytes, Tensor], None]
+"""Keeps an unknown image: its file, its bytes, and its features (D,)."""
 LoadedImage = tuple[str, np.ndarray]
 """A file with its pixels (R, R, 3) uint8, or its vector (D,) float32."""
 Result = TypeVar("Result")
@@ -75,21 +78,30 @@ class PredictionCounts:
     unreadable: list[Unreadable] = field(default_factory=list)
 
 
-def predict(model: Model, reader: Reader, keys: Iterable[str], bar: Bar | None = None) -> Iterator[Row]:
+def predict(
+    model: Model, reader: Reader, keys: Iterable[str], bar: Bar | None = None, keep: Keep | None = None
+) -> Iterator[Row]:
     """Predict the category of each of `keys`, in order; `bar` advances by one with each.
 
-    On a CPU every core processes whole blocks from the file to the result. On another device the cores decode ahead of
+    Unknown images are given to `keep`. On a CPU every core processes whole blocks from the file to the result. On another device the cores decode ahead of
     the trunk, which has the device to itself.
     """
-    for row in _each(model, reader, keys, _predictions):
+    for result in _each(model, reader, keys, _predictions):
         if bar is not None:
             bar.advance()
+        if isinstance(result, Unreadable):
+            yield result
+            continue
+        row, features = result
+        if keep is not None and row.category is None:
+            with contextlib.suppress(UnreadableImageError):  # it was removed since it was predicted
+                keep(row.file, read_image(reader, row.file), features)
         yield row
 
 
 def points(model: Model, reader: Reader, keys: Iterable[str]) -> Iterator[Tensor | Unreadable]:
     """Compute the point (d,) of each of `keys`, in order."""
-    return _each(model, reader, keys, lambda *block: list(_points(*block)))
+    return _each(model, reader, keys, lambda *block: list(model.metric.transform(_features(*block))))
 
 
 def _each(
@@ -128,14 +140,17 @@ def _each(
     return chain.from_iterable(rows)
 
 
-def predict_image(model: Model, data: bytes, file: str = "") -> Prediction:
+def predict_image(model: Model, data: bytes, file: str = "", keep: Keep | None = None) -> Prediction:
     """Predict the category of one encoded image; raise `UnreadableImageError` if it cannot be decoded.
 
-    For a model over vectors `data` are their D numbers as little-endian float32.
+    For a model over vectors `data` are their D numbers as little-endian float32. An unknown image is given to `keep`.
     """
     resolution = model.backbone.resolution
     image = _checked(model, decode_resized(decode_image if resolution else _vector, data, resolution))
-    return _predictions(model, model.backbone.trunk, [(file, image)])[0]
+    [(row, features)] = _predictions(model, model.backbone.trunk, [(file, image)])
+    if keep is not None and row.category is None:
+        keep(file, data, features)
+    return row
 
 
 def write_predictions(
@@ -212,9 +227,12 @@ def _checked(model: Model, image: np.ndarray) -> np.ndarray:
     return image
 
 
-def _predictions(model: Model, trunk: Trunk | None, images: Sequence[LoadedImage]) -> list[Prediction]:
-    """Predict the category of each image."""
-    answers = model.classifier.answer(_points(model, trunk, images))
+def _predictions(
+    model: Model, trunk: Trunk | None, images: Sequence[LoadedImage]
+) -> list[tuple[Prediction, Tensor]]:
+    """Predict the category of each image; return also its features (D,)."""
+    features = _features(model, trunk, images)
+    answers = model.classifier.answer(model.metric.transform(features))
     found = []
     for i, (file, _) in enumerate(images):
         best, second = int(answers.nearest[i]), int(answers.runner_up[i])
@@ -226,15 +244,15 @@ def _predictions(model: Model, trunk: Trunk | None, images: Sequence[LoadedImage
         else:
             other = model.ids[second], model.title(second), float(answers.runner_up_confidence[i])
             found.append(Prediction(file, *first, *other))
-    return found
+    return list(zip(found, features))
 
 
 @torch.no_grad()
-def _points(model: Model, trunk: Trunk | None, images: Sequence[LoadedImage]) -> Tensor:
-    """Compute the points (n, d) of n images."""
+def _features(model: Model, trunk: Trunk | None, images: Sequence[LoadedImage]) -> Tensor:
+    """Compute the features (n, D) of n images."""
     backbone = model.backbone
     x = torch.from_numpy(np.stack([pixels for _, pixels in images]))
     if not backbone.resolution:
-        return model.points({"vector": x.to(backbone.device)})
+        return model.features({"vector": x.to(backbone.device)})
     x = normalise_(to_unit(x), backbone.mean, backbone.std).to(backbone.device)
-    return model.points(run_trunk(trunk, x, TRUNK_BATCH))
+    return model.features(run_trunk(trunk, x, TRUNK_BATCH))

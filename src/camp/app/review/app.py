@@ -18,6 +18,7 @@ from jinja2 import Environment, PackageLoader, StrictUndefined
 
 from camp.app.review import queries
 from camp.app.review.decisions import add_decisions
+from camp.app.review.kept import add_kept
 from camp.app.review.state import ReviewState
 from camp.app.workspace.events import Number
 from camp.app.workspace.overview import halves
@@ -44,6 +45,7 @@ def review_app(workspace: Workspace) -> FastAPI:
     app = FastAPI(lifespan=lifespan, openapi_url=None)  # its pages would load scripts from another host
     _add_error_handlers(app)
     _add_page(app, workspace)
+    add_kept(app, state)  # before the queries: /thumbnails/kept is not a version
     _add_queries(app, state)
     add_decisions(app, state)
     return app
@@ -133,7 +135,7 @@ def _add_queries(app: FastAPI, state: ReviewState) -> None:
     @app.get("/thumbnails/{version}/{row}")
     def thumbnail(version: str, row: Number) -> Response:
         now = state.now()
-        if version != now.version or row >= len(now.has_thumbnail) or not now.has_thumbnail[row]:
+        if not state.has_image(version, row) or not now.has_thumbnail[row]:
             raise HTTPException(404)
         path = state.workspace.storage.thumbnail(now.knowledge.images.digests[row])
         if path is None or not path.is_file():

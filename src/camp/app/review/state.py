@@ -43,6 +43,7 @@ class ReviewState:
         self.busy = threading.RLock()
         """Held while the workspace is read or changed: `Workspace` is not safe to use from several threads."""
         self._last: tuple[tuple[int, int], Snapshot] | None = None
+        self._sizes: dict[str, int] = {}  # number of images of each version since the last learning step
 
     def now(self) -> Snapshot:
         """Return the present snapshot; cheap while nothing changes."""
@@ -52,6 +53,16 @@ class ReviewState:
                 self._last = version, self._take(self._last[1] if self._last else None)
             return self._last[1]
 
+    def has_image(self, version: str, row: int) -> bool:
+        """Return whether `row` is the same image in a version of the page and now.
+
+        Accepted unknown images are added behind the learned ones, so that the page may still ask for those.
+        """
+        present = self.now().version
+        if version == present:
+            return row < self._sizes[present]
+        return version in self._sizes and row < min(self._sizes.values())
+
     def unchanged(self, count: int) -> Snapshot:
         """Return the present snapshot; raise a `CampError` if there are more or less than `count` events."""
         self.workspace.check_seen(count)
@@ -60,7 +71,8 @@ class ReviewState:
     def _take(self, before: Snapshot | None) -> Snapshot:
         events = self.workspace.events()
         knowledge = self.workspace.knowledge()
-        if before is not None and before.knowledge.step == knowledge.step:
+        shown = None if before is None else (before.knowledge.step, len(before.knowledge.images))
+        if before is not None and shown == (knowledge.step, len(knowledge.images)):
             has_thumbnail, version, reports = before.has_thumbnail, before.version, before.reports
             # Names do not change distances.
             same = before.knowledge.distinct == knowledge.distinct and np.array_equal(
@@ -70,6 +82,9 @@ class ReviewState:
         else:
             has_thumbnail = self._has_thumbnail(knowledge.images.digests)
             version = hashlib.blake2b(knowledge.images.digests.tobytes(), digest_size=8).hexdigest()
+            if before is None or before.knowledge.step != knowledge.step:
+                self._sizes.clear()
+            self._sizes[version] = len(knowledge.images)
             reports = self.workspace.reports()
             seen = overview(knowledge)
         return Snapshot(events, knowledge, seen, needs(knowledge, seen), reports, has_thumbnail, version)

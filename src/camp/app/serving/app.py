@@ -10,11 +10,14 @@ from fastapi.responses import HTMLResponse, JSONResponse
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
 from starlette.concurrency import run_in_threadpool
 
+from camp.app.prediction.keep_unknown import keep_with
 from camp.app.prediction.model import Model, open_model
 from camp.app.prediction.predict import Prediction, predict_image
 from camp.app.web.guard import Guard
+from camp.app.workspace.kept_unknown import UnknownKeeper
 from camp.app.workspace.workspace import Workspace
 from camp.core.errors import CampError
+from camp.core.types import FALSE_ALARMS
 from camp.core.version import __version__
 from camp.data.images import UnreadableImageError
 
@@ -41,13 +44,16 @@ class Fault:
     detail: str
 
 
-def prediction_app(model_of: Callable[[], Model], about: str, hosts: frozenset[str]) -> FastAPI:
+def prediction_app(
+    model_of: Callable[[], Model], about: str, hosts: frozenset[str], keeper: UnknownKeeper | None = None
+) -> FastAPI:
     """Make the HTTP application. Requests for other hosts, and requests from other web pages, are refused.
 
     Args:
         model_of: Returns the present model; called with every request.
         about: A sentence for the page that documents the interface.
         hosts: Host headers that are accepted.
+        keeper: Keeps unknown images, if given.
     """
     # FastAPI's own pages load scripts from outside hosts.
     app = FastAPI(title="CAMP", version=__version__, description=about, docs_url=None, redoc_url=None)
@@ -57,7 +63,8 @@ def prediction_app(model_of: Callable[[], Model], about: str, hosts: frozenset[s
 
     def answer(data: bytes, file: str) -> Prediction:
         with one_at_a_time:
-            return predict_image(model_of(), data, file)
+            model = model_of()
+            return predict_image(model, data, file, keep_with(keeper, model) if keeper else None)
 
     @app.exception_handler(CampError)
     async def not_ready(request: Request, error: CampError) -> JSONResponse:
@@ -132,14 +139,14 @@ async def _body(request: Request) -> bytes:
     return bytes(data)
 
 
-def latest_model(workspace: Workspace) -> Callable[[], Model]:
+def latest_model(workspace: Workspace, false_alarms: float = FALSE_ALARMS) -> Callable[[], Model]:
     """Return a function that returns the present model; it is opened again when something was learned or decided."""
     cache: list[tuple[int, Model]] = []
 
     def model() -> Model:
         count = len(workspace.events())
         if not cache or cache[0][0] != count:
-            cache[:] = [(count, open_model(workspace))]
+            cache[:] = [(count, open_model(workspace, false_alarms))]
         return cache[0][1]
 
     return model

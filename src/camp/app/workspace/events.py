@@ -32,6 +32,8 @@ from camp.core.files import atomic_write
 Number = Annotated[int, Field(ge=0, lt=2**31)]
 Rows = Annotated[list[Number], AfterValidator(lambda rows: sorted(set(rows)))]
 Name = Annotated[str, AfterValidator(check_name)]
+Digest = Annotated[str, Field(pattern="^[0-9a-f]{32}$")]
+Digests = Annotated[list[Digest], AfterValidator(lambda digests: list(dict.fromkeys(digests)))]
 
 
 class Event(BaseModel):
@@ -206,13 +208,54 @@ class Discarded(Decision):
         return f"{knowledge.title(self.category or 0)} discarded"
 
 
-AnyDecision = Annotated[Named | Merged | Distinguished | Moved | Discarded, Field(discriminator="kind")]
+class Accepted(Decision):
+    """Unknown images that were kept, by their digests, are the new category `into`, called `name` if one is given."""
+
+    kind: Literal["accepted"] = "accepted"
+    digests: Digests
+    into: Number
+    name: Name | None = None
+
+    def apply(self, knowledge: Knowledge) -> Knowledge:
+        """Add the images and the category."""
+        _check_chosen(self.digests)
+        if self.into in knowledge.categories:
+            raise CampError(f"Category {self.into} exists already; a new one gets a new id.")
+        if self.name is not None and self.name in knowledge.named():
+            raise CampError(f'There is a category called "{self.name}" already; choose another name.')
+        made = Category(self.into, self.name, knowledge.step, "made")
+        return knowledge.with_categories(made).add_kept(self.digests, self.into)
+
+    def describe(self, knowledge: Knowledge) -> str:
+        """Say what they became."""
+        return f"{count(len(self.digests), 'unknown picture')} became {knowledge.title(self.into)}"
+
+
+class Dismissed(Decision):
+    """Unknown images that were kept, by their digests, are not proposed again."""
+
+    kind: Literal["dismissed"] = "dismissed"
+    digests: Digests
+
+    def apply(self, knowledge: Knowledge) -> Knowledge:
+        """Remember the images."""
+        _check_chosen(self.digests)
+        return knowledge.dismiss(self.digests)
+
+    def describe(self, knowledge: Knowledge) -> str:
+        """Say how many."""
+        return f"{count(len(self.digests), 'unknown picture')} dismissed"
+
+
+AnyDecision = Annotated[
+    Named | Merged | Distinguished | Moved | Discarded | Accepted | Dismissed, Field(discriminator="kind")
+]
 AnyEvent = Annotated[Learned | AnyDecision | Undone, Field(discriminator="kind")]
 _PARSER: TypeAdapter[Event] = TypeAdapter(AnyEvent)
 
 
-def _check_chosen(rows: Sequence[int]) -> None:
-    if not rows:
+def _check_chosen(chosen: Sequence[int] | Sequence[str]) -> None:
+    if not chosen:
         raise CampError("No picture was chosen; choose at least one.")
 
 
@@ -225,6 +268,12 @@ def standing(events: Sequence[Event]) -> list[Decision]:
         for event in events
         if isinstance(event, Decision) and event.number > last and event.number not in undone
     ]
+
+
+def dismissed(events: Sequence[Event]) -> list[Dismissed]:
+    """Return all dismissals that were not undone; they outlast learning steps."""
+    undone = {event.of for event in events if isinstance(event, Undone)}
+    return [event for event in events if isinstance(event, Dismissed) and event.number not in undone]
 
 
 # The file.

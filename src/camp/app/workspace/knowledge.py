@@ -7,13 +7,14 @@ so that every decision about images (this one is a heron, these two categories a
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
 from typing import Literal
 
 import numpy as np
 import torch
 
+from camp.app.workspace.kept_unknown import KeptImages
 from camp.core.errors import CampError
 from camp.discovery.calibration import Calibration
 from camp.discovery.class_metric import ClassMetric
@@ -131,6 +132,10 @@ class Knowledge:
     """Pairs of ids, the smaller first, that a person said are different however alike they look."""
     highest_made_id: int = 0
     """The greatest id that a person's decision ever gave, even if the decision was undone."""
+    kept: KeptImages = field(default_factory=KeptImages.empty)
+    """Unknown images that predictions kept, with features of the present tip; some may have been learned since."""
+    dismissed: frozenset[str] = frozenset()
+    """Digests of kept images that a person does not want to see again."""
 
     @classmethod
     def empty(cls, dim: int) -> Knowledge:
@@ -185,6 +190,11 @@ class Knowledge:
         """Return the title of a category that may have ended."""
         return self.categories[id].title if id in self.categories else category_title(id, None)
 
+    def pending(self) -> np.ndarray:
+        """Return the rows of the kept unknown images that were neither learned nor dismissed."""
+        done = self.dismissed | {bytes(digest).hex() for digest in self.images.digests}
+        return np.array([row for row, digest in enumerate(self.kept.digests) if digest not in done], np.int64)
+
     # Changes for decisions. Each returns new knowledge and shares unchanged parts with the old one.
 
     def with_categories(self, *changed: Category) -> Knowledge:
@@ -207,3 +217,33 @@ class Knowledge:
             sources[chosen] = source
         images = dataclasses.replace(self.images, category=category, source=sources)
         return dataclasses.replace(self, images=images)
+
+    def dismiss(self, digests: Iterable[str]) -> Knowledge:
+        """Return knowledge in which the kept unknown images `digests` are dismissed."""
+        return dataclasses.replace(self, dismissed=self.dismissed | set(digests))
+
+    def add_kept(self, digests: list[str], id: int) -> Knowledge:
+        """Return knowledge in which the kept unknown images `digests` are images of category `id`.
+
+        They are the last rows. On the map each lies where the learned image is that looks most like it.
+        """
+        rows = self.kept.rows(digests)
+        if not set(rows) <= set(self.pending().tolist()):
+            raise CampError("Some of the pictures were learned or dismissed in the meantime; look again.")
+        images, n = self.images, len(rows)
+        features = self.kept.features[rows].astype(images.features.dtype)
+        points = self.metric.transform(torch.from_numpy(features.astype(np.float32)))
+        nearest = torch.cdist(points, torch.from_numpy(images.points)).argmin(dim=1).numpy()
+        added = Images(
+            files=[*images.files, *(self.kept.files[row] for row in rows)],
+            digests=np.concatenate(
+                [images.digests, np.array([list(bytes.fromhex(one)) for one in digests], np.uint8)]
+            ),
+            steps=np.concatenate([images.steps, np.full(n, self.step, np.int32)]),
+            category=np.concatenate([images.category, np.full(n, id, np.int32)]),
+            source=np.concatenate([images.source, np.full(n, REVIEWED, np.uint8)]),
+            features=np.concatenate([images.features, features]),
+            points=np.concatenate([images.points, points.numpy()]),
+            positions=np.concatenate([images.positions, images.positions[nearest]]),
+        )
+        return dataclasses.replace(self, images=added)

@@ -9,6 +9,7 @@ from sklearn.cluster import KMeans
 from camp.app.workspace.knowledge import CLUSTERED, DISCARDED, LABELLED, Knowledge, count
 from camp.core.errors import CampError
 from camp.core.seeds import seed_of
+from camp.core.types import FALSE_ALARMS
 from camp.discovery.calibration import fit_open_set
 from camp.discovery.open_set import OpenSet
 
@@ -46,8 +47,13 @@ class Overview:
         return (self.confidence < DOUBT) | (self.distance > 1)
 
 
-def fit_classifier(knowledge: Knowledge) -> tuple[tuple[int, ...], OpenSet]:
-    """Return the ids of the live categories with images, and the classifier of their images."""
+def fit_classifier(
+    knowledge: Knowledge, false_alarms: float = FALSE_ALARMS
+) -> tuple[tuple[int, ...], OpenSet]:
+    """Return the ids of the live categories with images, and the classifier of their images.
+
+    It calls about the share `false_alarms` of new images of these categories unknown.
+    """
     ids = tuple(id for id, count in knowledge.counts().items() if count)
     if not ids:
         raise CampError("No category has any picture; learn a batch, or undo what was discarded.")
@@ -55,7 +61,8 @@ def fit_classifier(knowledge: Knowledge) -> tuple[tuple[int, ...], OpenSet]:
     points = torch.from_numpy(knowledge.images.points[rows])
     positions = torch.from_numpy(np.searchsorted(ids, knowledge.images.category[rows]))
     fitted = metric_labels(knowledge)[rows]
-    return ids, fit_open_set(points, positions, fitted, knowledge.metric, knowledge.calibration, len(ids))
+    metric, calibration = knowledge.metric, knowledge.calibration
+    return ids, fit_open_set(points, positions, fitted, metric, calibration, len(ids), false_alarms)
 
 
 def metric_labels(knowledge: Knowledge) -> torch.Tensor:

@@ -1,9 +1,11 @@
 """The text of `camp status`."""
 
 from camp.app.workspace.events import standing
-from camp.app.workspace.knowledge import CLUSTERED
+from camp.app.workspace.knowledge import CLUSTERED, Knowledge, count
 from camp.app.workspace.overview import needs, overview
+from camp.app.workspace.proposals import proposals
 from camp.app.workspace.workspace import Workspace
+from camp.core.types import FALSE_ALARMS
 
 
 def status_text(workspace: Workspace) -> str:
@@ -18,6 +20,8 @@ def status_text(workspace: Workspace) -> str:
         f"{workspace.name}: {len(live)} categories, {nameless} without a name; {len(knowledge.images)} pictures from "
         f"{len(reports)} batch{'es' * (len(reports) != 1)}.",
         f"{int((doubtful & clustered).sum())} of {int(clustered.sum())} pictures without a label are doubtful.",
+        *_detection(knowledge),
+        *_kept(knowledge),
         "",
         f"{'id':>4}  {'name':28} {'pictures':>8} {'labelled':>8} {'sure':>6}  what it needs",
     ]
@@ -43,3 +47,31 @@ def status_text(workspace: Workspace) -> str:
             *(f"      {decision.describe(knowledge)}" for decision in decisions),
         ]
     return "\n".join(lines)
+
+
+def _detection(knowledge: Knowledge) -> list[str]:
+    """Say how many pictures of unseen categories are called unknown, if it is known."""
+    rate = knowledge.calibration.detection_rate(FALSE_ALARMS)
+    if rate is None:
+        return []
+    return [
+        f"Of pictures of kinds it has never seen about {100 * rate:.0f} % are called unknown, "
+        f"at {100 * FALSE_ALARMS:g} % false alarms."
+    ]
+
+
+def _kept(knowledge: Knowledge) -> list[str]:
+    """Say how many unknown pictures are kept, and how many categories they propose."""
+    lines, pending = [], len(knowledge.pending())
+    if pending:
+        proposed = len(proposals(knowledge))
+        lines.append(
+            f"{count(pending, 'unknown picture')} {'is' if pending == 1 else 'are'} kept; "
+            f"camp review shows {count(proposed, 'proposed category')}."
+        )
+    if outdated := knowledge.kept.outdated:
+        lines.append(
+            f"{count(outdated, 'unknown picture')} {'was' if outdated == 1 else 'were'} kept before the last training and "
+            "cannot be compared any more; predict again with --keep-unknown."
+        )
+    return lines

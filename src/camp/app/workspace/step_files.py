@@ -108,7 +108,7 @@ def load_step(folder: Path) -> Knowledge:
                 **{name: columns[key] for key, name in _COLUMNS.items()},
             ),
             metric=ClassMetric.from_state(load_tensors(folder / "metric.safetensors")),
-            calibration=Calibration(**about["sure"]),
+            calibration=Calibration.from_json(about["sure"]),
             distinct=frozenset((a, b) for a, b in about["apart"]),
         )
 

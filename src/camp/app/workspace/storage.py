@@ -6,6 +6,7 @@ The folder:
     events.jsonl       the event log; a learning step counts once its event is in the log
     steps/0001/ ...    the result of each learning step; the last one also holds the model and the features
     thumbnails/        small copies of representative images, unless switched off
+    unknown/           features of unknown images that predictions kept
     bank/              views of the batch that is being learned
 """
 
@@ -26,6 +27,7 @@ from torch import Tensor
 
 from camp.app.workspace import step_files
 from camp.app.workspace.events import Event, Learned, append_event, extend_log, read_log
+from camp.app.workspace.kept_unknown import KeptImages, read_kept, remove_learned, tip_fingerprint
 from camp.app.workspace.knowledge import Knowledge
 from camp.app.workspace.report import BatchReport
 from camp.app.workspace.step_files import Step
@@ -103,13 +105,17 @@ class Storage(ABC):
         """Return the path of the thumbnail of an image, or None where none are kept."""
         return None
 
+    def kept(self, step: int) -> KeptImages:
+        """Return the unknown images that predictions kept with the tip after a step, the last one."""
+        return KeptImages.empty()
+
 
 class FolderStorage(Storage):
     """A workspace in the folder `path`."""
 
     def __init__(self, path: Path, settings: WorkspaceSettings) -> None:
         self.path, self.settings, self.name = path, settings, str(path)
-        self.log = path / "events.jsonl"
+        self.log, self.unknown = path / "events.jsonl", path / "unknown"
 
     @staticmethod
     def exists(path: Path) -> bool:
@@ -202,6 +208,12 @@ class FolderStorage(Storage):
         """Remove files of earlier models, and the view bank."""
         for step in superseded:
             step_files.remove_model(self.step_folder(step))
+        if self.unknown.is_dir():
+            with contextlib.suppress(
+                CampError
+            ):  # the batch is learned; a damaged file is reported when it is read
+                digests = self.knowledge(_steps(self.events())[-1]).images.digests
+                remove_learned(self.unknown, {bytes(digest).hex() for digest in digests})
         shutil.rmtree(self.path / "bank", ignore_errors=True)
 
     def knowledge(self, step: int) -> Knowledge:
@@ -225,6 +237,12 @@ class FolderStorage(Storage):
         name = bytes(digest).hex()
         return self.path / "thumbnails" / name[:2] / f"{name}.jpg"
 
+    def kept(self, step: int) -> KeptImages:
+        """Read the kept unknown images."""
+        if not self.unknown.is_dir():
+            return KeptImages.empty()
+        return read_kept(self.unknown, tip_fingerprint(self.tip(step)))
+
 
 class MemoryStorage(Storage):
     """A workspace in memory, which a Python program loads from a folder and saves to one."""
@@ -237,6 +255,7 @@ class MemoryStorage(Storage):
         self._events: list[Event] = []
         self._reports: dict[int, BatchReport] = {}
         self._last: Step | None = None
+        self._kept = KeptImages.empty()
 
     @classmethod
     def load(cls, path: Path) -> Self:
@@ -249,6 +268,7 @@ class MemoryStorage(Storage):
         if steps:
             last = steps[-1]
             memory._last = Step(folder.knowledge(last), folder.tip(last), memory._reports[last])
+            memory._kept = folder.kept(last)
         memory.name, memory.folder, memory._saved = folder.name, folder.path, len(memory._events)
         return memory
 
@@ -271,8 +291,9 @@ class MemoryStorage(Storage):
         temporary = path.with_name(f".{path.name}.{os.getpid()}.tmp")
         try:
             self._write_steps(FolderStorage.create(temporary, self.settings), self._events)
-            if self.folder is not None and (self.folder / "thumbnails").is_dir():
-                shutil.copytree(self.folder / "thumbnails", temporary / "thumbnails")
+            for name in ("thumbnails", "unknown"):
+                if self.folder is not None and (self.folder / name).is_dir():
+                    shutil.copytree(self.folder / name, temporary / name)
             if path.exists():
                 path.rmdir()
             temporary.replace(path)
@@ -316,7 +337,7 @@ class MemoryStorage(Storage):
 
     def write_step(self, step: Step) -> None:
         """Keep the step, and of earlier ones the reports."""
-        self._last = step
+        self._last, self._kept = step, KeptImages.empty()
         self._reports[step.knowledge.step] = step.report
 
     def knowledge(self, step: int) -> Knowledge:
@@ -332,6 +353,10 @@ class MemoryStorage(Storage):
     def report(self, step: int) -> BatchReport:
         """Return the report of a step."""
         return self._reports[step]
+
+    def kept(self, step: int) -> KeptImages:
+        """Return the unknown images that were kept in the folder when it was loaded, for decisions about them."""
+        return self._kept
 
     @contextlib.contextmanager
     def bank(self) -> Iterator[Path]:

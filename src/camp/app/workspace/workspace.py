@@ -5,7 +5,7 @@ import dataclasses
 from pathlib import Path
 from typing import Self, TypeVar
 
-from camp.app.workspace.events import Decision, Event, Learned, Moved, Undone, standing
+from camp.app.workspace.events import Accepted, Decision, Event, Learned, Moved, Undone, dismissed, standing
 from camp.app.workspace.knowledge import Knowledge
 from camp.app.workspace.report import BatchReport
 from camp.app.workspace.step_files import Step
@@ -81,10 +81,18 @@ class Workspace:
             return self.knowledge()  # another process has learned in the meantime and removed the files
         made = (event.into for event in events if isinstance(event, Moved) and event.made)
         knowledge.highest_made_id = max(made, default=0)
+        accepted = (event.into for event in events if isinstance(event, Accepted))
+        knowledge.highest_made_id = max(knowledge.highest_made_id, *accepted, 0)
+        knowledge.kept = self.storage.kept(steps[-1])
+        knowledge = knowledge.dismiss(digest for event in dismissed(events) for digest in event.digests)
         for decision in standing(events):
             knowledge = decision.apply(knowledge)
         self._knowledge = len(events), knowledge
         return knowledge
+
+    def with_kept(self, knowledge: Knowledge) -> Knowledge:
+        """Return knowledge with the unknown images that are kept now; processes keep them without an event."""
+        return dataclasses.replace(knowledge, kept=self.storage.kept(knowledge.step))
 
     def backbone(self) -> Backbone:
         """Return the backbone with a copy of the tip of the last learning step.
@@ -114,7 +122,10 @@ class Workspace:
         """
         with self.storage.lock():
             self.check_seen(seen)
-            after = decision.apply(self.knowledge())
+            knowledge = self.knowledge()
+            if isinstance(decision, Accepted):  # images may have been kept since the knowledge was read
+                knowledge = self.with_kept(knowledge)
+            after = decision.apply(knowledge)
             dated = self._append(decision)
             self._knowledge = dated.number, after
             return dated

@@ -3,6 +3,7 @@
 import { discard, merge, mergeInto, split, tellApart } from "./actions.js";
 import { button, colour, h, many, moment, number, percent, thumbnail } from "./dom.js";
 import { complain, store } from "./store.js";
+import { fillKept } from "./kept.js";
 import { title } from "./title.js";
 
 const SORTS = {
@@ -35,7 +36,8 @@ export function show(root) {
     Object.entries(SORTS).map(([key, [label]]) => h("option", { value: key, selected: key === sort }, label)));
   const lines = h("div", { class: "summary" });
   const pairs = h("div");
-  root.replaceChildren(lines, pairs, h("div", { class: "row controls" }, search, h("label", { class: "row quiet" }, "Sorted by ", sorts)), grid);
+  const kept = h("div");
+  root.replaceChildren(lines, pairs, kept, h("div", { class: "row controls" }, search, h("label", { class: "row quiet" }, "Sorted by ", sorts)), grid);
 
   function fill() {
     if (editing) return; // drawn when the name is saved
@@ -101,8 +103,9 @@ export function show(root) {
     n: () => at(focused)?.edit(), m: () => on(merge), s: () => on(split), d: () => on(discard),
     "/": () => search.focus(),
   };
-  fill();
-  return { keys, update: fill, close() {} };
+  const update = (what) => { fill(); if (what !== "selection") fillKept(kept); };
+  update("data");
+  return { keys, update, close() {} };
 }
 
 /** Categories in the order of this visit; what is new comes first. */

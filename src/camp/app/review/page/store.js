@@ -64,7 +64,7 @@ async function load() {
   store.byId = new Map(data.categories.map((category) => [category.id, category]));
   if (before && before.version !== data.version) {
     select([]);
-    toast("A new batch was learned; the page shows it now.");
+    if (before.step !== data.step) toast("A new batch was learned; the page shows it now.");
   }
   tell("data");
 }
