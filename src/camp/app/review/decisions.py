@@ -8,7 +8,7 @@ from fastapi import FastAPI
 from pydantic import BaseModel
 
 from camp.app.review.state import ReviewState
-from camp.app.workspace.events import AnyDecision, Decision, Moved, Name, Named, Number, Rows
+from camp.app.workspace.events import AnyDecision, Decision, Moved, Name, Number, Rows
 from camp.app.workspace.overview import halves
 from camp.core.errors import CampError
 
@@ -52,11 +52,11 @@ class Outcome(BaseModel):
 def add_decisions(app: FastAPI, state: ReviewState) -> None:
     """Add the requests that change the workspace of `state` to `app`."""
 
-    def log(seen: int, *decisions: Decision, made: int | None = None) -> Outcome:
-        """Append decisions to the log; the first one is described."""
-        dated = [state.workspace.decide(decision, seen + i) for i, decision in enumerate(decisions)]
+    def log(seen: int, decision: Decision, made: int | None = None) -> Outcome:
+        """Append a decision to the log."""
+        dated = state.workspace.decide(decision, seen)
         now = state.now()
-        said = dated[0].describe(now.knowledge)
+        said = dated.describe(now.knowledge)
         return Outcome(events=now.count, said=f"{said[:1].upper()}{said[1:]}.", category=made)
 
     @app.post("/api/decide")
@@ -69,14 +69,12 @@ def add_decisions(app: FastAPI, state: ReviewState) -> None:
         with state.busy:
             knowledge = state.unchanged(request.events).knowledge
             id = knowledge.next_id()
-            moved = Moved(rows=request.rows, into=id, made=True)
-            if request.name is None:
-                return log(request.events, moved, made=id)
-            if request.name in knowledge.named():  # checked first: half of a decision must not be logged
+            if request.name in knowledge.named():
                 raise CampError(
                     f'There is a category called "{request.name}" already; move the pictures there.'
                 )
-            return log(request.events, moved, Named(category=id, name=request.name), made=id)
+            named = {} if request.name is None else {"name": request.name}
+            return log(request.events, Moved(rows=request.rows, into=id, made=True, **named), made=id)
 
     @app.post("/api/split")
     def split(request: SplitRequest) -> Outcome:

@@ -133,6 +133,29 @@ class Merged(Decision):
         return f"category {self.category} is {knowledge.title(self.into)}"
 
 
+class MergedSeveral(Decision):
+    """The images of all `categories` belong to `into`, which takes over the first of their names if it has none."""
+
+    kind: Literal["merged-several"] = "merged-several"
+    categories: Rows
+    into: Number
+
+    def apply(self, knowledge: Knowledge) -> Knowledge:
+        """Merge one category after the other, all or none."""
+        if not self.categories:
+            raise CampError("No category was chosen; choose at least two that are the same kind.")
+        for category in self.categories:
+            knowledge = Merged(category=category, into=self.into).apply(knowledge)
+        return knowledge
+
+    def describe(self, knowledge: Knowledge) -> str:
+        """Say what they are."""
+        if len(self.categories) == 1:
+            return Merged(category=self.categories[0], into=self.into).describe(knowledge)
+        *first, last = map(str, self.categories)
+        return f"categories {', '.join(first)} and {last} are {knowledge.title(self.into)}"
+
+
 class Distinguished(Decision):
     """`category` and `other` look alike and are different categories."""
 
@@ -154,27 +177,76 @@ class Distinguished(Decision):
 
 
 class Moved(Decision):
-    """Images, by their rows, belong to `into`; with `made` that is a new category."""
+    """Images, by their rows, belong to `into`; with `made` that is a new category, called `name` if one is given."""
 
     kind: Literal["moved"] = "moved"
     rows: Rows
     into: Number
     made: bool = False
+    name: Name | None = None
 
     def apply(self, knowledge: Knowledge) -> Knowledge:
         """Assign the images."""
         _check_chosen(self.rows)
+        if self.name is not None and (not self.made or self.name in knowledge.named()):
+            raise CampError(f'Only a new category gets a name, and "{self.name}" is not one; move the pictures there.')
         if not self.made:
             return knowledge.assign(self.rows, knowledge.category(self.into).id, REVIEWED)
         if self.into in knowledge.categories:
             raise CampError(f"Category {self.into} exists already; a new one gets a new id.")
-        made = Category(self.into, None, knowledge.step, "made")
+        made = Category(self.into, self.name, knowledge.step, "made")
         return knowledge.with_categories(made).assign(self.rows, self.into, REVIEWED)
 
     def describe(self, knowledge: Knowledge) -> str:
         """Say where they went."""
         verb = "became" if self.made else "moved to"
         return f"{count(len(self.rows), 'picture')} {verb} {knowledge.title(self.into)}"
+
+
+class Elsewhere(BaseModel):
+    """Images, by their rows, that go to the category `into`."""
+
+    model_config = ConfigDict(frozen=True)
+
+    rows: Rows
+    into: Number
+
+
+class Confirmed(Decision):
+    """A person looked at images that might all be `category`: `rows` are, and `others` are not.
+
+    Each of the others goes to the category that is most probable instead; nobody has said that it belongs there. It is
+    not proposed for `category` again.
+    """
+
+    kind: Literal["confirmed"] = "confirmed"
+    category: Number
+    rows: Rows = []
+    others: list[Elsewhere] = []
+
+    def apply(self, knowledge: Knowledge) -> Knowledge:
+        """Assign the images, and remember what the others are not."""
+        category = knowledge.category(self.category)
+        rejected = [row for part in self.others for row in part.rows]
+        _check_chosen([*self.rows, *rejected])
+        if len({*self.rows, *rejected}) != len(self.rows) + len(rejected):
+            raise CampError("A picture cannot be in two places; look at the pictures again.")
+        after = knowledge.assign(self.rows, category.id, REVIEWED)
+        for part in self.others:
+            into = knowledge.category(part.into).id
+            if into == category.id:
+                raise CampError(f"Pictures that are not {category.title} cannot go there; look at them again.")
+            after = after.assign(part.rows, into)
+        pairs = frozenset((row, category.id) for row in rejected)
+        return dataclasses.replace(after, rejected=knowledge.rejected | pairs)
+
+    def describe(self, knowledge: Knowledge) -> str:
+        """Say how many are and how many are not."""
+        title, rejected = knowledge.title(self.category), sum(len(part.rows) for part in self.others)
+        if not self.rows:
+            return f"{count(rejected, 'picture')} {'is' if rejected == 1 else 'are'} not {title}"
+        said = f"{count(len(self.rows), 'picture')} {'is' if len(self.rows) == 1 else 'are'} {title}"
+        return f"{said}, {rejected} {'is' if rejected == 1 else 'are'} not" if rejected else said
 
 
 class Discarded(Decision):
@@ -206,7 +278,9 @@ class Discarded(Decision):
         return f"{knowledge.title(self.category or 0)} discarded"
 
 
-AnyDecision = Annotated[Named | Merged | Distinguished | Moved | Discarded, Field(discriminator="kind")]
+AnyDecision = Annotated[
+    Named | Merged | MergedSeveral | Distinguished | Moved | Confirmed | Discarded, Field(discriminator="kind")
+]
 AnyEvent = Annotated[Learned | AnyDecision | Undone, Field(discriminator="kind")]
 _PARSER: TypeAdapter[Event] = TypeAdapter(AnyEvent)
 

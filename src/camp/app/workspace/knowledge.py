@@ -129,6 +129,8 @@ class Knowledge:
     """Scales the distances of images that the metric was fitted on to those of new images."""
     distinct: frozenset[tuple[int, int]] = frozenset()
     """Pairs of ids, the smaller first, that a person said are different however alike they look."""
+    rejected: frozenset[tuple[int, int]] = frozenset()
+    """Pairs (row, id) of images that a person said do not belong to the category."""
     highest_made_id: int = 0
     """The greatest id that a person's decision ever gave, even if the decision was undone."""
 
@@ -184,6 +186,14 @@ class Knowledge:
     def title(self, id: int) -> str:
         """Return the title of a category that may have ended."""
         return self.categories[id].title if id in self.categories else category_title(id, None)
+
+    def with_images(self, rows: np.ndarray) -> Knowledge:
+        """Return knowledge with the images in `rows`, sorted, alone."""
+        if len(rows) == len(self.images):
+            return self
+        places = {row: place for place, row in enumerate(rows.tolist())}
+        rejected = frozenset((places[row], id) for row, id in self.rejected if row in places)
+        return dataclasses.replace(self, images=self.images.subset(rows), rejected=rejected)
 
     # Changes for decisions. Each returns new knowledge and shares unchanged parts with the old one.
 
