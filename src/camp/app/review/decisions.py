@@ -8,9 +8,8 @@ from fastapi import FastAPI
 from pydantic import BaseModel
 
 from camp.app.review.state import ReviewState
-from camp.app.workspace.events import AnyDecision, Decision, Moved, Name, Number, Rows
+from camp.app.workspace.events import AnyDecision, Decision, Elsewhere, Moved, Name, Number, Propagated, Rows
 from camp.app.workspace.overview import halves
-from camp.core.errors import CampError
 
 
 class Request(BaseModel):
@@ -31,6 +30,17 @@ class MakeRequest(Request):
 
     rows: Rows
     name: Name | None = None
+
+
+class NameGroupRequest(Request):
+    """Most images of a group that was shown are called `name`."""
+
+    rows: Rows
+    name: Name
+    category: Number
+    """The category that most of them are in."""
+    main: bool
+    """Whether that category gets the name if no other category has it; else a new category is made."""
 
 
 class SplitRequest(Request):
@@ -69,12 +79,25 @@ def add_decisions(app: FastAPI, state: ReviewState) -> None:
         with state.busy:
             knowledge = state.unchanged(request.events).knowledge
             id = knowledge.next_id()
-            if request.name in knowledge.named():
-                raise CampError(
-                    f'There is a category called "{request.name}" already; move the pictures there.'
-                )
-            named = {} if request.name is None else {"name": request.name}
-            return log(request.events, Moved(rows=request.rows, into=id, made=True, **named), made=id)
+            moved = Moved(rows=request.rows, into=id, made=True)
+            if request.name is not None:
+                moved = Moved(rows=request.rows, into=id, made=True, name=request.name)
+            return log(request.events, moved, made=id)
+
+    @app.post("/api/name-group")
+    def name_group(request: NameGroupRequest) -> Outcome:
+        with state.busy:
+            knowledge = state.unchanged(request.events).knowledge
+            existing = knowledge.named().get(request.name)
+            if existing is not None:
+                moves = [Elsewhere(rows=request.rows, into=existing)]
+                return log(request.events, Propagated(moves=moves))
+            if request.main and knowledge.category(request.category).name is None:
+                moves = [Elsewhere(rows=request.rows, into=request.category)]
+                return log(request.events, Propagated(moves=moves, name=request.name))
+            id = knowledge.next_id()
+            moves = [Elsewhere(rows=request.rows, into=id)]
+            return log(request.events, Propagated(moves=moves, made=True, name=request.name), made=id)
 
     @app.post("/api/split")
     def split(request: SplitRequest) -> Outcome:

@@ -7,7 +7,7 @@ so that every decision about images (this one is a heron, these two categories a
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Literal
 
@@ -201,6 +201,10 @@ class Knowledge:
         """Return knowledge with some categories added or replaced."""
         categories = {**self.categories, **{category.id: category for category in changed}}
         return dataclasses.replace(self, categories=categories)
+
+    def with_rejected(self, pairs: Iterable[tuple[int, int]]) -> Knowledge:
+        """Return knowledge in which some images, (row, id), do not belong to some categories."""
+        return dataclasses.replace(self, rejected=self.rejected | frozenset(pairs))
 
     def assign(self, rows: Sequence[int] | np.ndarray, id: int, source: int | None = None) -> Knowledge:
         """Return knowledge in which the images `rows` belong to category `id`, or to DISCARDED.

@@ -5,7 +5,7 @@ import dataclasses
 from pathlib import Path
 from typing import Self, TypeVar
 
-from camp.app.workspace.events import Decision, Event, Learned, Moved, Undone, standing
+from camp.app.workspace.events import Decision, Event, Learned, Undone, made_ids, standing
 from camp.app.workspace.knowledge import Knowledge
 from camp.app.workspace.report import BatchReport
 from camp.app.workspace.step_files import Step
@@ -79,7 +79,7 @@ class Workspace:
             if len(self.events()) == len(events):
                 raise
             return self.knowledge()  # another process has learned in the meantime and removed the files
-        made = (event.into for event in events if isinstance(event, Moved) and event.made)
+        made = (id for event in events for id in made_ids(event))
         knowledge.highest_made_id = max(made, default=0)
         for decision in standing(events):
             knowledge = decision.apply(knowledge)
