@@ -91,7 +91,7 @@ def page(browser: Browser, site: Site) -> Iterator[Page]:
     faults: list[str] = []
     page.on("pageerror", lambda error: faults.append(str(error)))
     page.on("console", lambda message: faults.append(message.text) if message.type == "error" else None)
-    page.goto(f"{site.address}/?token={TOKEN}")
+    page.goto(f"{site.address}/?token={TOKEN}#/categories")
     expect(page.locator(".card").first).to_be_visible()
     yield page
     words = page.locator("body").inner_text()
@@ -364,7 +364,7 @@ def test_what_another_process_did_is_shown(page: Page, site: Site) -> None:
     toast(page, "The workspace changed")
 
 
-@pytest.mark.parametrize("view", ["", "category/1", "map", "batches"])
+@pytest.mark.parametrize("view", ["", "categories", "category/1", "map", "batches"])
 def test_a_narrow_screen_needs_no_sideways_scrolling(page: Page, site: Site, view: str) -> None:
     page.set_viewport_size({"width": 360, "height": 740})
     page.goto(f"{site.address}/#/{view}")
@@ -423,7 +423,7 @@ def test_another_page_in_the_same_browser_can_not_decide(browser: Browser, site:
     with contextlib.closing(browser.new_context()) as context:
         try:
             page = context.new_page()
-            page.goto(f"{site.address}/?token={TOKEN}")
+            page.goto(f"{site.address}/?token={TOKEN}#/categories")
             expect(page.locator(".card").first).to_be_visible()
             stranger = context.new_page()
             # The same machine: to a browser this is the same site, so that the cookie is sent along.

@@ -24,13 +24,13 @@ from camp.app.workspace.overview import Overview
 from camp.core.seeds import seed_of
 
 Kind = Literal["name", "same", "propagate", "check"]
-GROUP = 16
+GROUP = 25
 """Images of a batch are divided into groups of about this many images that look alike."""
 MAIN = 0.6
 """A group stands for a category if it holds this share of its images."""
 MAX_CHECKED, MIN_CHECKED, MAX_PROPAGATED = 24, 6, 60
 """Numbers of images of questions of the kinds `check` and `propagate`."""
-MARGIN = 0.3
+MARGIN = 0.4
 """An image is proposed to go along if the other category is more probable than its own by this much."""
 SURE = 0.9
 """Images that are more probable than this in their own category are settled."""

@@ -23,7 +23,7 @@ N_COMPONENTS = 256
 """Principal components of the features that the classifier uses."""
 RIDGE = 0.3
 """r, relative to the mean eigenvalue of Z' W Z."""
-UNTRUSTED = 0.5
+UNTRUSTED = 1.0
 """Weight of an image whose category comes from the clustering."""
 SCALES = (3.0, 4.0, 5.0, 6.0, 8.0, 10.0, 12.0, 16.0, 24.0)
 """Values of c that are tried."""
