@@ -285,6 +285,8 @@ class Propagated(Decision):
         moved, kept = (sum(len(part.rows) for part in parts) for parts in (self.moves, self.kept))
         if not moved:
             return f"{count(kept, 'picture')} left where {'it is' if kept == 1 else 'they are'}"
+        if self.name is not None:
+            return f"{count(moved, 'picture')} called “{self.name}”"
         titles = [knowledge.title(part.into) for part in self.moves]
         where = titles[0] if len(titles) == 1 else count(len(titles), "category")
         return f"{count(moved, 'similar picture')} moved to {where}"

@@ -11,6 +11,7 @@ export function show(root) {
   let skip = 0;
   let seen = -1;
   let turn = 0;
+  let keys = {}; // of the question that is shown
   let picked = new Map(); // row -> category it goes to, or null for "left out"
   let dropped = new Set(); // categories that are not the same kind
   const head = h("div", { class: "progress" });
@@ -41,6 +42,7 @@ export function show(root) {
     head.replaceChildren(
       h("p", { class: "quiet" }, h("b", null, `${decisions} of about ${decisions + left} decisions`), `, ${percent(settled)} of the pictures settled`),
       h("div", { class: "meter named", role: "img", "aria-label": `${percent(settled)} of the pictures settled` }, h("i", { style: `width:${100 * settled}%` })));
+    keys = {};
     if (!question) {
       body.replaceChildren(h("h1", null, skip ? "No other question" : "Nothing to ask"),
         h("p", { class: "lead" }, skip ? "You have skipped the rest." : "Every picture has a name that you or its label gave."),
@@ -48,6 +50,7 @@ export function show(root) {
       return;
     }
     const view = VIEWS[question.kind](question);
+    keys = view.keys;
     const rare = question.gain / question.cost < WORTH && h("p", { class: "note" }, "What is left is probably right. You may stop here; the next camp learn uses your decisions.");
     body.replaceChildren(...[rare, h("h1", null, ...view.title), h("p", { class: "lead" }, view.text), view.content,
       h("div", { class: "row answers" }, ...view.answers, button("Skip", later, { class: "push", title: "Ask something else (s)" }))].filter(Boolean));
@@ -62,7 +65,7 @@ export function show(root) {
     const chosen = picked.has(picture.row);
     return h("button", { type: "button", class: "tile big", "aria-pressed": String(chosen), "data-row": picture.row, "data-first": first,
       "aria-label": `${baseName(picture.file)}${chosen ? `, picked out${caption ? `: ${caption}` : ""}` : ""}`, onclick: () => { click(picture); redraw(picture.row); } },
-      thumbnail(picture, store.data.version), h("span", { class: "tick", "aria-hidden": "true" }, "✕"), chosen && caption && h("span", { class: "goes" }, `→ ${caption}`));
+      thumbnail(picture, store.data.version), h("span", { class: "tick", "aria-hidden": "true" }, "✕"), chosen && caption && h("span", { class: "goes" }, caption));
   }
 
   function redraw(row) {
@@ -127,11 +130,14 @@ export function show(root) {
       const yes = () => decide({ kind: "propagated", moves: parts(true), kept: parts(false) });
       const no = () => { question.pictures.forEach((picture) => picked.set(picture.row, null)); return decide({ kind: "propagated", moves: [], kept: parts(false) }); };
       let first = true;
-      const group = (into) => h("section", null, h("h2", { class: "row" }, label(into)), grid(question.pictures.filter((one) => one.choices[0] === into), (picture) => {
-        const box = tile(picture, { caption: `stays ${name(picture.category)}`, click, first });
-        first = false;
-        return box;
-      }));
+      const group = (into) => {
+        const pictures = question.pictures.filter((one) => one.choices[0] === into);
+        return h("section", { style: `width:min(100%, ${160 * pictures.length - 10}px)` }, h("h2", { class: "row" }, label(into)), grid(pictures, (picture) => {
+          const box = tile(picture, { caption: `stays ${name(picture.category)}`, click, first });
+          first = false;
+          return box;
+        }));
+      };
       return {
         title: ["Do these go along?"],
         text: `After what you decided, ${many(question.pictures.length, "picture")} look${question.pictures.length === 1 ? "s" : ""} more like another category. Click those that should stay where they are.`,
@@ -174,7 +180,7 @@ export function show(root) {
         else if (answer) await send("/api/make", { rows: [row], name: answer.name ?? null });
         return true;
       };
-      const caption = (picture) => { const into = picked.get(picture.row); return into === -1 ? "something else" : into === undefined ? null : name(into); };
+      const caption = (picture) => { const into = picked.get(picture.row); return into === -1 ? "something else" : into === undefined ? null : `→ ${name(into)}`; };
       return {
         title: ["Are these all ", h("em", null, name(question.category)), "?"],
         text: "Click a picture that is not: it goes to the category written below it. Click again for the next likely one.",
@@ -207,9 +213,7 @@ export function show(root) {
   load();
   return {
     get keys() {
-      const asked = queue?.question;
-      const ready = asked && !body.hasAttribute("aria-busy");
-      return { s: later, ...(ready ? VIEWS[asked.kind](asked).keys : {}) };
+      return { s: later, ...(body.hasAttribute("aria-busy") ? {} : keys) };
     },
     update,
     close() { turn += 1; },
