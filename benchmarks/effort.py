@@ -10,13 +10,14 @@ A batch has 30 classes. A third of them have 15 labelled images each; the other 
 of the default backbone, without training. A simulated person who knows the true classes uses the review page through its
 HTTP requests: the person answers the first question of the queue, and sees only the images of this question.
 
-Every request counts as a decision, and so does every image that is picked out by hand in a group: an image for which the
-offered category is right counts one, any other two. `requests` counts the requests alone. Alternatives, on the same features:
+Every request counts as a decision, and so does every image that is picked out by hand in a group: one press of a key if the
+right category is among those offered for the image, and two if it has to be searched for. `requests` counts the requests
+alone, each of which is one event in the log and one undo. Alternatives, on the same features:
 
 one by one    Images are named in random order; a nearest-centroid classifier, which starts with the labelled images and is
               fitted again after each, names the others.
 k-means       As many clusters as there are classes get the name of most of their images; then wrong images are corrected
-              one by one.
+              one by one. Finding them costs nothing here.
 """
 
 import argparse
@@ -201,7 +202,7 @@ class Reviewer:
         for row in sorted(pictures.keys() - set(rows)):
             into = named[self.truth[row]]
             moved.setdefault(into, []).append(row)
-            self.picked += 1 if pictures[row][:1] == [into] else 2
+            self.picked += 1 if into in pictures[row] else 2
         decision = {
             "kind": "confirmed",
             "category": question["category"],

@@ -19,7 +19,7 @@ import numpy as np
 from sklearn.cluster import KMeans, MiniBatchKMeans
 
 from camp.app.review.suggestions import Suggestions
-from camp.app.workspace.knowledge import CLUSTERED, DISCARDED, Images, Knowledge
+from camp.app.workspace.knowledge import CLUSTERED, DISCARDED, Knowledge
 from camp.app.workspace.overview import Overview
 from camp.core.seeds import seed_of
 
@@ -43,7 +43,7 @@ WORTH_ASKING = 0.4
 """A question with a smaller rate is unlikely to correct anything."""
 LIKELY = 0.1
 """Names of categories that are more probable than this are offered."""
-CHOICES = 3
+CHOICES = 4
 """Other categories that are offered for an image."""
 
 
@@ -87,6 +87,8 @@ def questions(
         groups: Rows of images that look alike, from `look_alikes`.
         answered: Rows that a decision since the last batch was about.
     """
+    if not len(suggestions.ids):  # every image was discarded
+        return []
     found = [
         *_names(knowledge, seen, suggestions, groups, answered),
         *_same(knowledge, seen, suggestions),
@@ -96,9 +98,15 @@ def questions(
     return sorted(found, key=lambda question: -question.rate)
 
 
-def look_alikes(images: Images, step: int) -> list[np.ndarray]:
-    """Divide the unlabelled images of the last batch into groups that look alike; return the rows of each."""
-    rows = np.flatnonzero((images.steps == step) & (images.source == CLUSTERED))
+def look_alikes(knowledge: Knowledge) -> list[np.ndarray]:
+    """Divide images into groups that look alike, and return the rows of each.
+
+    They are the unlabelled images of the last batch, and earlier ones of categories without a name.
+    """
+    images, step = knowledge.images, knowledge.step
+    unnamed = [category.id for category in knowledge.live() if category.name is None]
+    asked = (images.steps == step) | np.isin(images.category, unnamed)
+    rows = np.flatnonzero(asked & (images.source == CLUSTERED) & (images.category != DISCARDED))
     n_groups = max(1, round(len(rows) / GROUP))
     if len(rows) <= n_groups:
         return [rows] if len(rows) else []
@@ -178,8 +186,6 @@ def _propagations(knowledge: Knowledge, suggestions: Suggestions) -> Iterator[Qu
     """Propose that images go to the category that the others say, all at once."""
     inside, own = _in_named(knowledge, suggestions), suggestions.own
     p = suggestions.others * _named(knowledge, suggestions)
-    if not p.size:
-        return
     best, likely = p.argmax(axis=1), p.max(axis=1)
     rows = np.flatnonzero((knowledge.images.source == CLUSTERED) & inside & (likely - own > MARGIN))
     if not len(rows):
@@ -195,8 +201,6 @@ def _checks(knowledge: Knowledge, suggestions: Suggestions) -> Iterator[Question
     """Ask about doubtful images that are in a category with a name, or look like it."""
     named, own, p = _named(knowledge, suggestions), suggestions.own, suggestions.probabilities * 1.0
     p *= named
-    if not p.size:
-        return
     doubtful = (knowledge.images.source == CLUSTERED) & _in_named(knowledge, suggestions)
     best, likely = p.argmax(axis=1), p.max(axis=1)
     gains = 1 - own

@@ -109,4 +109,4 @@ class ReviewState:
 
 def _embedding(learned: Knowledge) -> tuple[Tensor, list[np.ndarray]]:
     """Compute what does not change by decisions, of the knowledge as a batch left it."""
-    return embed(learned.images.features), look_alikes(learned.images, learned.step)
+    return embed(learned.images.features), look_alikes(learned)

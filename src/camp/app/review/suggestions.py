@@ -57,6 +57,8 @@ class Suggestions:
     @property
     def own(self) -> np.ndarray:
         """Probability (n,) of the image's own category."""
+        if not len(self.ids):
+            return np.zeros(len(self.position), np.float32)
         found = np.take_along_axis(self.probabilities, self.position.clip(0)[:, None], axis=1)[:, 0]
         return np.where(self.position < 0, 0.0, found)
 

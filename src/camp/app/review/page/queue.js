@@ -31,6 +31,7 @@ export function show(root) {
     }
     if (mine !== turn) return;
     queue = answer;
+    body.dataset.skipped = String(skip);
     picked = new Map();
     dropped = new Set();
     body.removeAttribute("aria-busy");
@@ -60,12 +61,16 @@ export function show(root) {
   const name = (id) => store.byId.get(id)?.title ?? `category ${id}`;
   const label = (id) => h("span", { class: "row" }, h("span", { class: `dot ${colour(id)}` }), h("span", { class: "cut" }, name(id)));
 
-  /** A picture that can be picked out; `caption` says where it goes then. */
-  function tile(picture, { caption = null, click, first = false }) {
+  /** A picture that can be picked out; `caption` says where it goes then, `offers` are places to pick at once. */
+  function tile(picture, { caption = null, click, first = false, offers = [] }) {
     const chosen = picked.has(picture.row);
-    return h("button", { type: "button", class: "tile big", "aria-pressed": String(chosen), "data-row": picture.row, "data-first": first,
-      "aria-label": `${baseName(picture.file)}${chosen ? `, picked out${caption ? `: ${caption}` : ""}` : ""}`, onclick: () => { click(picture); redraw(picture.row); } },
-      thumbnail(picture, store.data.version), h("span", { class: "tick", "aria-hidden": "true" }, "✕"), chosen && caption && h("span", { class: "goes" }, caption));
+    const offer = (id, place) => h("span", { class: "offer cut", onclick: (event) => { event.stopPropagation(); picked.set(picture.row, id); redraw(picture.row); } }, h("kbd", null, String(place + 1)), " ", name(id));
+    const box = h("button", { type: "button", class: "tile big", "aria-pressed": String(chosen), "data-row": picture.row, "data-first": first,
+      "aria-label": `${baseName(picture.file)}${chosen ? `, picked out${caption ? `: ${caption}` : ""}` : ""}`,
+      onclick: () => { click(picture); redraw(picture.row); }, onpointerenter: () => box.focus({ preventScroll: true }) },
+      thumbnail(picture, store.data.version), h("span", { class: "tick", "aria-hidden": "true" }, "✕"), chosen && caption && h("span", { class: "goes" }, caption),
+      offers.length > 0 && h("span", { class: "offers" }, offers.map(offer)));
+    return box;
   }
 
   function redraw(row) {
@@ -180,14 +185,21 @@ export function show(root) {
         else if (answer) await send("/api/make", { rows: [row], name: answer.name ?? null });
         return true;
       };
+      const digits = Object.fromEntries([0, 1, 2, 3].map((place) => [String(place + 1), () => {
+        const picture = question.pictures.find((one) => one.row === Number(document.activeElement?.dataset?.row ?? NaN));
+        if (picture?.choices[place] === undefined) return false;
+        picked.set(picture.row, picture.choices[place]);
+        redraw(picture.row);
+        return true;
+      }]));
       const caption = (picture) => { const into = picked.get(picture.row); return into === -1 ? "something else" : into === undefined ? null : `→ ${name(into)}`; };
       return {
         title: ["Are these all ", h("em", null, name(question.category)), "?"],
-        text: "Click a picture that is not: it goes to the category written below it. Click again for the next likely one.",
-        content: grid(question.pictures, (picture, place) => tile(picture, { caption: caption(picture), click, first: place === 0 })),
+        text: "Point at a picture that is not, and press the number of what it is. A click takes the likeliest, another click the next.",
+        content: grid(question.pictures, (picture, place) => tile(picture, { caption: caption(picture), click, first: place === 0, offers: picture.choices })),
         answers: [button([h("kbd", null, "y"), picked.size ? ` ${many(question.pictures.length - picked.size, "picture")} of ${question.pictures.length} ${question.pictures.length - picked.size === 1 ? "is" : "are"}` : " Yes, all"], yes, { class: "strong" }),
           button([h("kbd", null, "n"), " None of them"], no), h("span", { class: "quiet" }, h("kbd", null, "m"), " another category for the picture in focus")],
-        keys: { y: yes, Enter: yes, n: no, m: move, ...walk },
+        keys: { y: yes, Enter: yes, n: no, m: move, ...digits, ...walk },
       };
     },
   };
