@@ -372,7 +372,15 @@ def test_the_same_kind_is_a_yes_or_no(page: Page, site: Site) -> None:
 
 
 def test_several_categories_are_merged_and_one_is_left_out(page: Page, site: Site) -> None:
-    asked = {"kind": "same", "category": 9, "others": [10, 8], "pictures": [], "main": False, "gain": 9, "cost": 1}
+    asked = {
+        "kind": "same",
+        "category": 9,
+        "others": [10, 8],
+        "pictures": [],
+        "main": False,
+        "gain": 9,
+        "cost": 1,
+    }
     events = len(site.workspace.events())
     answer = {"events": events, "question": asked, "settled": 0.5, "decisions": 0, "left": 1}
     page.route("**/api/queue?skip=0", lambda route: route.fulfill(json=answer), times=1)

@@ -1,39 +1,20 @@
 """The queue of the review page: what is asked, what answers do, and what undo restores."""
 
-import shutil
-from collections.abc import Iterator
+import itertools
 from pathlib import Path
 
 import numpy as np
 import pytest
 from fastapi.testclient import TestClient
 from small_knowledge import state
-from small_workspace import NAMES, small_workspace
+from small_workspace import NAMES
 
-from camp.app.review.app import review_app
 from camp.app.review.questions import WORTH_ASKING, look_alikes
 from camp.app.review.state import ReviewState
 from camp.app.review.suggestions import embed, suggest
 from camp.app.workspace.events import Confirmed, Moved, Named, Propagated, read_log, standing
 from camp.app.workspace.knowledge import CLUSTERED, REVIEWED
 from camp.app.workspace.workspace import Workspace
-
-
-@pytest.fixture(scope="module")
-def made(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return small_workspace(tmp_path_factory.mktemp("made") / "digits", count=200).storage.path
-
-
-@pytest.fixture
-def workspace(made: Path, tmp_path: Path) -> Workspace:
-    shutil.copytree(made, tmp_path / "digits")
-    return Workspace.open(tmp_path / "digits")
-
-
-@pytest.fixture
-def page(workspace: Workspace) -> Iterator[TestClient]:
-    with TestClient(review_app(workspace)) as client:
-        yield client
 
 
 def queue(page: TestClient, skip: int = 0) -> dict:
@@ -70,7 +51,9 @@ def test_questions_come_by_expected_corrections_per_decision(page: TestClient) -
     asked = questions(page)
     rates = [question["gain"] / question["cost"] for question in asked]
     assert {question["kind"] for question in asked} >= {"name", "same", "check"}
-    assert all(one >= next_one - 0.02 for one, next_one in zip(rates, rates[1:]))  # both numbers are rounded
+    assert all(
+        one >= next_one - 0.02 for one, next_one in itertools.pairwise(rates)
+    )  # both numbers are rounded
     first = queue(page)
     assert first["question"] == asked[0]
     assert first["left"] == sum(rate >= WORTH_ASKING for rate in rates)
@@ -123,7 +106,10 @@ def test_a_group_is_confirmed_with_exceptions(page: TestClient, workspace: Works
     for question in questions(page):
         for picture in question["pictures"]:
             assert picture["row"] not in (first, third)  # what a person said is not asked about
-            assert picture["row"] != second or 1 not in [question["category"] * (question["kind"] == "check"), *picture["choices"]]
+            assert picture["row"] != second or 1 not in [
+                question["category"] * (question["kind"] == "check"),
+                *picture["choices"],
+            ]
     send(page, "undo")
     assert state(workspace.knowledge()) == before
     assert workspace.knowledge().rejected == frozenset()
@@ -132,7 +118,12 @@ def test_a_group_is_confirmed_with_exceptions(page: TestClient, workspace: Works
 def test_similar_pictures_go_along_in_one_decision(page: TestClient, workspace: Workspace) -> None:
     before = state(workspace.knowledge())
     a, b, c = clustered(workspace, 1)[:3]
-    decide(page, "propagated", moves=[{"rows": [a], "into": 2}, {"rows": [b], "into": 3}], kept=[{"rows": [c], "into": 2}])
+    decide(
+        page,
+        "propagated",
+        moves=[{"rows": [a], "into": 2}, {"rows": [b], "into": 3}],
+        kept=[{"rows": [c], "into": 2}],
+    )
     images = workspace.knowledge().images
     assert images.category[[a, b, c]].tolist() == [2, 3, 1]
     assert set(images.source[[a, b, c]]) == {CLUSTERED}
@@ -158,7 +149,9 @@ def test_several_categories_are_merged_in_one_decision(page: TestClient, workspa
 def test_what_is_different_is_not_asked_again(page: TestClient) -> None:
     asked = next(one for one in questions(page) if one["kind"] == "same")
     decide(page, "merged-several", into=asked["category"], different=asked["others"])
-    pairs = [(one["category"], id) for one in questions(page) if one["kind"] == "same" for id in one["others"]]
+    pairs = [
+        (one["category"], id) for one in questions(page) if one["kind"] == "same" for id in one["others"]
+    ]
     assert not {(asked["category"], id) for id in asked["others"]} & set(pairs)
 
 
@@ -174,7 +167,11 @@ def test_what_is_different_is_not_asked_again(page: TestClient) -> None:
         ("propagated", {"kept": [{"rows": [4000], "into": 1}]}, "not 4000"),
         ("propagated", {"moves": [{"rows": [0], "into": 2}], "name": "nought"}, "already"),
         ("propagated", {"moves": [{"rows": [0], "into": 1}], "made": True}, "exists already"),
-        ("propagated", {"moves": [{"rows": [0], "into": 11}, {"rows": [1], "into": 12}], "made": True}, "one category"),
+        (
+            "propagated",
+            {"moves": [{"rows": [0], "into": 11}, {"rows": [1], "into": 12}], "made": True},
+            "one category",
+        ),
         ("merged-several", {"into": 1}, "No category"),
         ("merged-several", {"into": 1, "categories": [5, 1]}, "itself"),
         ("merged-several", {"into": 1, "categories": [5], "different": [5]}, "another one"),
@@ -226,9 +223,12 @@ def test_new_decisions_are_read_back_as_they_were_written(page: TestClient, work
     send(page, "make", rows=[b], name="seven")
     send(page, "name-group", rows=[a], name="eight", category=1, main=False)
     confirmed, moved, named = read_log(Path(workspace.name) / "events.jsonl")[-3:]
-    assert isinstance(confirmed, Confirmed) and confirmed.others[0].rows == [b]
-    assert isinstance(moved, Moved) and moved.name == "seven"
-    assert isinstance(named, Propagated) and (named.made, named.name) == (True, "eight")
+    assert isinstance(confirmed, Confirmed)
+    assert confirmed.others[0].rows == [b]
+    assert isinstance(moved, Moved)
+    assert moved.name == "seven"
+    assert isinstance(named, Propagated)
+    assert (named.made, named.name) == (True, "eight")
     assert workspace.knowledge().rejected == {(b, 1)}
 
 
@@ -252,11 +252,15 @@ def test_groups_cover_the_unlabelled_images_of_the_batch_once(workspace: Workspa
     known = workspace.knowledge()
     rows = np.concatenate(look_alikes(known))
     images = known.images
-    expected = ((images.steps == 2) | (images.category == 5)) & (images.source == CLUSTERED)  # 5 has no name yet
+    expected = ((images.steps == 2) | (images.category == 5)) & (
+        images.source == CLUSTERED
+    )  # 5 has no name yet
     assert sorted(rows.tolist()) == np.flatnonzero(expected).tolist()
 
 
-def test_a_workspace_whose_pictures_were_all_discarded_has_no_question(page: TestClient, workspace: Workspace) -> None:
+def test_a_workspace_whose_pictures_were_all_discarded_has_no_question(
+    page: TestClient, workspace: Workspace
+) -> None:
     for category in workspace.knowledge().live():
         decide(page, "discarded", category=category.id)
     answer = queue(page)
@@ -266,7 +270,10 @@ def test_a_workspace_whose_pictures_were_all_discarded_has_no_question(page: Tes
 
 def test_answering_the_queue_names_nearly_all_pictures(page: TestClient, workspace: Workspace) -> None:
     """A person who knows the digits answers a few questions; the queue ends with nearly all names right."""
-    truth = [NAMES[id - 1] if id <= len(NAMES) else f"digit {min(id, 9)}" for id in workspace.knowledge().images.category]
+    truth = [
+        NAMES[id - 1] if id <= len(NAMES) else f"digit {min(id, 9)}"
+        for id in workspace.knowledge().images.category
+    ]
     for _ in range(12):
         asked = queue(page)["question"]
         if asked["kind"] != "name":
