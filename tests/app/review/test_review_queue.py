@@ -14,6 +14,8 @@ from camp.app.review.state import ReviewState
 from camp.app.review.suggestions import embed, suggest
 from camp.app.workspace.events import Confirmed, Moved, Named, Propagated, read_log, standing
 from camp.app.workspace.knowledge import CLUSTERED, REVIEWED
+from camp.app.workspace.report import BatchReport
+from camp.app.workspace.step_files import Step, load_step, save_step
 from camp.app.workspace.workspace import Workspace
 
 
@@ -230,6 +232,16 @@ def test_new_decisions_are_read_back_as_they_were_written(page: TestClient, work
     assert isinstance(named, Propagated)
     assert (named.made, named.name) == (True, "eight")
     assert workspace.knowledge().rejected == {(b, 1)}
+
+
+def test_rejections_follow_their_images_into_the_next_step(workspace: Workspace, tmp_path: Path) -> None:
+    known = workspace.knowledge().with_rejected([(3, 2), (5, 1)])
+    after = known.with_images(np.array([row for row in range(len(known.images)) if row != 3]))
+    assert after.rejected == {(4, 1)}
+    assert after.images.files[4] == known.images.files[5]
+    (tmp_path / "step").mkdir()
+    save_step(tmp_path / "step", Step(after, {}, BatchReport(step=2)))
+    assert load_step(tmp_path / "step").rejected == {(4, 1)}
 
 
 def test_suggestions_are_those_of_a_classifier_without_the_image(workspace: Workspace) -> None:
