@@ -85,6 +85,14 @@ def test_naming_a_group_is_one_event_and_the_group_is_not_asked_about_again(
     assert state(workspace.knowledge()) == before
 
 
+def test_a_category_that_was_named_as_a_whole_is_asked_about_later(page: TestClient) -> None:
+    asked = next(one for one in questions(page) if one["kind"] == "name")
+    decide(page, "named", category=asked["category"], name="a kind")
+    rows = [picture["row"] for picture in asked["pictures"]]
+    again = [one for one in questions(page) if [picture["row"] for picture in one["pictures"]] == rows]
+    assert all(one["gain"] < asked["gain"] / 2 for one in again)
+
+
 def test_a_group_with_the_name_of_a_category_goes_there(page: TestClient, workspace: Workspace) -> None:
     send(page, "name-group", name=NAMES[1], rows=[180, 181], category=9, main=True)
     assert set(workspace.knowledge().images.category[[180, 181]]) == {2}
@@ -240,7 +248,7 @@ def test_rejections_follow_their_images_into_the_next_step(workspace: Workspace,
     assert after.rejected == {(4, 1)}
     assert after.images.files[4] == known.images.files[5]
     (tmp_path / "step").mkdir()
-    save_step(tmp_path / "step", Step(after, {}, BatchReport(step=2)))
+    save_step(tmp_path / "step", Step(after, {}, BatchReport(step=2, folder="february")))
     assert load_step(tmp_path / "step").rejected == {(4, 1)}
 
 

@@ -37,7 +37,7 @@ SURE = 0.9
 UNSEEN = 0.5
 """The probability of a category is multiplied by this where nobody has looked at a group of images yet: images that
 are wrong together agree with each other."""
-LARGE = 20_000
+LARGE = 5_000
 """More images than this are divided by mini-batch k-means."""
 WORTH_ASKING = 0.4
 """A question with a smaller rate is unlikely to correct anything."""
@@ -77,6 +77,7 @@ def questions(
     suggestions: Suggestions,
     groups: Sequence[np.ndarray],
     answered: frozenset[int],
+    looked_at: frozenset[int] = frozenset(),
 ) -> list[Question]:
     """Return what could be asked now, the most useful question first.
 
@@ -86,11 +87,12 @@ def questions(
         suggestions: What the other images say about each image.
         groups: Rows of images that look alike, from `look_alikes`.
         answered: Rows that a decision since the last batch was about.
+        looked_at: Ids of categories that a person named as a whole.
     """
     if not len(suggestions.ids):  # every image was discarded
         return []
     found = [
-        *_names(knowledge, seen, suggestions, groups, answered),
+        *_names(knowledge, seen, suggestions, groups, answered, looked_at),
         *_same(knowledge, seen, suggestions),
         *_propagations(knowledge, suggestions),
         *_checks(knowledge, suggestions),
@@ -142,9 +144,12 @@ def _names(
     suggestions: Suggestions,
     groups: Sequence[np.ndarray],
     answered: frozenset[int],
+    looked_at: frozenset[int],
 ) -> Iterator[Question]:
     """Ask what the images of a group are, unless they are likely to be right already."""
     named, counts, category = _named(knowledge, suggestions), knowledge.counts(), knowledge.images.category
+    trust = np.where(np.isin(category, list(looked_at)), 1.0, UNSEEN)
+    right = np.where(_in_named(knowledge, suggestions), trust * suggestions.own, 0.0)
     for group in groups:
         rows = np.array([row for row in group.tolist() if row not in answered and category[row] != DISCARDED])
         if len(rows) <= len(group) / 2:
@@ -155,8 +160,7 @@ def _names(
         likely = suggestions.probabilities[rows].mean(axis=0) * named
         likely_names = np.argsort(-likely, kind="stable")[:CHOICES]
         others = tuple(int(suggestions.ids[at]) for at in likely_names if likely[at] >= LIKELY)
-        inside = _in_named(knowledge, suggestions)[rows]
-        gain = float((1 - np.where(inside, UNSEEN * suggestions.own[rows], 0.0)).sum())
+        gain = float((1 - right[rows]).sum())
         order = rows[np.argsort(seen.distance[rows], kind="stable")].tolist()
         stands = unnamed and size >= MAIN * counts[main]
         yield Question("name", main, others, tuple(order), (), gain, 1.0, stands)

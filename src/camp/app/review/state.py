@@ -12,7 +12,7 @@ from torch import Tensor
 
 from camp.app.review.questions import Question, look_alikes, questions
 from camp.app.review.suggestions import Suggestions, embed, suggest
-from camp.app.workspace.events import Event, decided_rows, standing
+from camp.app.workspace.events import Event, Merged, Named, decided_rows, standing
 from camp.app.workspace.knowledge import Knowledge
 from camp.app.workspace.overview import Need, Overview, needs, overview
 from camp.app.workspace.report import BatchReport
@@ -49,9 +49,14 @@ class Snapshot:
     @functools.cached_property
     def queue(self) -> list[Question]:
         """What to ask a person, the most useful question first."""
-        answered = frozenset(row for decision in standing(self.events) for row in decided_rows(decision))
-        groups = self.embedding()[1]
-        return questions(self.knowledge, self.seen, self.suggestions, groups, answered)
+        decisions, groups = standing(self.events), self.embedding()[1]
+        answered = frozenset(row for decision in decisions for row in decided_rows(decision))
+        looked_at = frozenset(
+            decision.category if isinstance(decision, Named) else decision.into
+            for decision in decisions
+            if isinstance(decision, Named | Merged)
+        )
+        return questions(self.knowledge, self.seen, self.suggestions, groups, answered, looked_at)
 
 
 class ReviewState:
