@@ -1,8 +1,6 @@
 """What the page is told and what its decisions do, asked without a browser."""
 
 import json
-import shutil
-from collections.abc import Iterator
 from pathlib import Path
 
 import numpy as np
@@ -15,23 +13,6 @@ from camp.app.workspace.events import Named, standing
 from camp.app.workspace.knowledge import DISCARDED, REVIEWED
 from camp.app.workspace.storage import WorkspaceSettings
 from camp.app.workspace.workspace import Workspace
-
-
-@pytest.fixture(scope="module")
-def made(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return small_workspace(tmp_path_factory.mktemp("made") / "digits", count=200).storage.path
-
-
-@pytest.fixture
-def workspace(made: Path, tmp_path: Path) -> Workspace:
-    shutil.copytree(made, tmp_path / "digits")
-    return Workspace.open(tmp_path / "digits")
-
-
-@pytest.fixture
-def page(workspace: Workspace) -> Iterator[TestClient]:
-    with TestClient(review_app(workspace)) as client:
-        yield client
 
 
 def overview(page: TestClient) -> dict:

@@ -21,7 +21,7 @@ from starlette.types import Message, Receive, Scope, Send
 from camp.app.prediction.keep_unknown import unknown_keeper
 from camp.app.review.app import review_app
 from camp.app.web.guard import Guard
-from camp.app.workspace.events import Decision, Named, standing
+from camp.app.workspace.events import Decision, Elsewhere, Named, Propagated, standing
 from camp.app.workspace.kept_unknown import tip_fingerprint
 from camp.app.workspace.workspace import Workspace
 
@@ -95,7 +95,7 @@ def page(browser: Browser, site: Site) -> Iterator[Page]:
     faults: list[str] = []
     page.on("pageerror", lambda error: faults.append(str(error)))
     page.on("console", lambda message: faults.append(message.text) if message.type == "error" else None)
-    page.goto(f"{site.address}/?token={TOKEN}")
+    page.goto(f"{site.address}/?token={TOKEN}#/categories")
     expect(page.locator(".card").first).to_be_visible()
     yield page
     words = page.locator("body").inner_text()
@@ -321,6 +321,138 @@ def test_batches_tell_what_happened(page: Page) -> None:
     expect(page.locator(".card")).to_have_count(10)
 
 
+def ask(page: Page, site: Site, kind: str) -> dict:
+    """Open the queue, skip to the first question of a kind, and return it."""
+    page.goto(f"{site.address}/#/batches")
+    page.goto(f"{site.address}/#/")
+    for skip in range(60):
+        question = page.request.get(f"{site.address}/api/queue?skip={skip}").json()["question"]
+        expect(page.locator(f'.question[data-skipped="{skip}"]:not([aria-busy]) h1')).to_be_visible()
+        if question["kind"] == kind:
+            expect(page.locator(".question .tile, .question .kind")).to_have_count(
+                len(question["pictures"]) or 1 + len(question["others"])
+            )
+            return question
+        page.keyboard.press("s")
+    raise AssertionError(f"There is no question of the kind {kind}.")
+
+
+def test_the_queue_is_the_first_view_and_names_a_group(page: Page, site: Site) -> None:
+    page.keyboard.press("g")
+    page.keyboard.press("q")
+    expect(page.locator("nav a[aria-current]")).to_have_text("Queue")
+    expect(page.locator(".progress")).to_contain_text("0 of about")
+    question = ask(page, site, "name")
+    expect(page.locator(".question h1")).to_have_text("What are most of these?")
+    page.keyboard.press("n")
+    page.keyboard.type("eight sums")  # s, m and u are keys elsewhere
+    page.keyboard.press("Enter")
+    toast(page, "called “eight sums”")
+    expect(page.locator(".progress")).to_contain_text("1 of about")
+    known = site.workspace.knowledge()
+    rows = [picture["row"] for picture in question["pictures"]]
+    assert set(known.images.category[rows]) == {known.named()["eight sums"]}
+    assert [event.kind for event in site.decisions] == ["propagated"]
+    page.keyboard.press("u")
+    expect(page.locator(".progress")).to_contain_text("0 of about")
+    assert site.decisions == []
+
+
+def test_the_same_kind_is_a_yes_or_no(page: Page, site: Site) -> None:
+    question = ask(page, site, "same")
+    expect(page.locator(".question h1")).to_have_text("The same kind?")
+    page.keyboard.press("n")
+    toast(page, "not" if len(question["others"]) > 1 else "are different")
+    expect(page.locator(".progress")).to_contain_text("1 of about")
+    assert len(site.decisions) == 1
+    page.keyboard.press("u")
+    expect(page.locator(".progress")).to_contain_text("0 of about")
+    question = ask(page, site, "same")
+    page.keyboard.press("y")
+    toast(page, "is" if len(question["others"]) == 1 else "are")
+    merged = site.workspace.knowledge().categories
+    assert {merged[id].merged_into for id in question["others"]} == {question["category"]}
+    assert len(site.decisions) == 1
+
+
+def test_several_categories_are_merged_and_one_is_left_out(page: Page, site: Site) -> None:
+    asked = {
+        "kind": "same",
+        "category": 9,
+        "others": [10, 8],
+        "pictures": [],
+        "main": False,
+        "gain": 9,
+        "cost": 1,
+    }
+    events = len(site.workspace.events())
+    answer = {"events": events, "question": asked, "settled": 0.5, "decisions": 0, "left": 1}
+    page.route("**/api/queue?skip=0", lambda route: route.fulfill(json=answer), times=1)
+    page.goto(f"{site.address}/#/")
+    page.locator("button.kind", has_text="category 8").click()
+    expect(page.locator("button.kind", has_text="category 8")).to_have_attribute("aria-pressed", "false")
+    page.keyboard.press("y")
+    toast(page, "Category 10 is category 9")
+    [merged] = site.decisions
+    assert (merged.kind, merged.categories, merged.different) == ("merged-several", [10], [8])
+
+
+def test_a_group_is_accepted_with_exceptions_by_keyboard(page: Page, site: Site) -> None:
+    question = ask(page, site, "check")
+    pictures = question["pictures"]
+    title = page.locator(".question h1 em").inner_text()
+    page.locator(".question .tile").first.focus()
+    page.keyboard.press("Space")
+    first = page.locator(".question .tile").first
+    expect(first).to_have_attribute("aria-pressed", "true")
+    expect(first).to_be_focused()
+    other = site.workspace.knowledge().title(pictures[0]["choices"][0])
+    expect(first.locator(".goes")).to_have_text(f"→ {other}")
+    page.locator(".question .tile").nth(1).hover()
+    page.keyboard.press("2")  # the second category that is offered for the picture under the pointer
+    second = site.workspace.knowledge().title(pictures[1]["choices"][1])
+    expect(page.locator(".question .tile").nth(1).locator(".goes")).to_have_text(f"→ {second}")
+    for _ in range(len(pictures[1]["choices"])):  # those after the second, something else, and back
+        page.keyboard.press("Space")
+    expect(page.locator(".question .tile").nth(1)).to_have_attribute("aria-pressed", "false")
+    page.keyboard.press("y")
+    toast(page, f"{title}, 1 is not" if len(pictures) > 1 else "not")
+    [confirmed] = site.decisions
+    assert confirmed.moved[0].rows == [pictures[0]["row"]]
+    assert confirmed.rows == sorted(picture["row"] for picture in pictures[1:])
+    known = site.workspace.knowledge()
+    assert int(known.images.category[pictures[0]["row"]]) == pictures[0]["choices"][0]
+    expect(page.locator(".progress")).to_contain_text("1 of about")
+    page.keyboard.press("u")
+    expect(page.locator(".progress")).to_contain_text("0 of about")
+    assert site.decisions == []
+
+
+def test_similar_pictures_are_shown_before_they_go_along(page: Page, site: Site) -> None:
+    known = site.workspace.knowledge()
+    # Half of the ones are put among the threes, as a clustering may do; the others show where they belong.
+    rows = [int(row) for row in known.rows_of(2) if known.images.source[row] == 0]
+    half = rows[: len(rows) // 2]
+    site.workspace.decide(Propagated(moves=[Elsewhere(rows=half, into=4)]))
+    page.evaluate("window.dispatchEvent(new Event('focus'))")
+    expect(page.locator("#history .count")).to_have_text("1")
+    question = ask(page, site, "propagate")
+    shown = [picture["row"] for picture in question["pictures"]]
+    assert set(half) & set(shown)
+    expect(page.locator(".question h1")).to_have_text("Do these go along?")
+    stays = page.locator(".question .tile").last
+    stays.click()
+    expect(stays.locator(".goes")).to_contain_text("stays")
+    page.get_by_role("button", name="Move the others").click()
+    expect(page.locator("#history .count")).to_have_text("2")
+    moved = site.decisions[-1]
+    assert moved.kept[0].rows == [shown[-1]]
+    assert sorted(row for part in moved.moves for row in part.rows) == sorted(shown[:-1])
+    expect(page.locator(".progress")).to_contain_text("2 of about")
+    page.keyboard.press("u")
+    expect(page.locator("#history .count")).to_have_text("1")
+
+
 def test_a_walk_without_a_mouse(page: Page, site: Site) -> None:
     page.keyboard.press("j")
     first = page.locator(".card").first
@@ -368,7 +500,7 @@ def test_what_another_process_did_is_shown(page: Page, site: Site) -> None:
     toast(page, "The workspace changed")
 
 
-@pytest.mark.parametrize("view", ["", "category/1", "map", "batches"])
+@pytest.mark.parametrize("view", ["", "categories", "category/1", "map", "batches"])
 def test_a_narrow_screen_needs_no_sideways_scrolling(page: Page, site: Site, view: str) -> None:
     page.set_viewport_size({"width": 360, "height": 740})
     page.goto(f"{site.address}/#/{view}")
@@ -427,7 +559,7 @@ def test_another_page_in_the_same_browser_can_not_decide(browser: Browser, site:
     with contextlib.closing(browser.new_context()) as context:
         try:
             page = context.new_page()
-            page.goto(f"{site.address}/?token={TOKEN}")
+            page.goto(f"{site.address}/?token={TOKEN}#/categories")
             expect(page.locator(".card").first).to_be_visible()
             stranger = context.new_page()
             # The same machine: to a browser this is the same site, so that the cookie is sent along.

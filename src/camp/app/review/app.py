@@ -97,6 +97,12 @@ def _add_queries(app: FastAPI, state: ReviewState) -> None:
     def events() -> queries.EventsAnswer:
         return queries.EventsAnswer(state.now().count)
 
+    @app.get("/api/queue")
+    def queue(skip: Annotated[int, Query(ge=0)] = 0) -> queries.QueueAnswer:
+        """The next question; `skip` leaves out the most useful ones."""
+        with state.busy:  # suggestions are computed once
+            return queries.queue_answer(state.now(), skip)
+
     @app.get("/api/category/{id}")
     def category(
         id: Number, order: queries.Order = "typical", start: Annotated[int, Query(ge=0)] = 0

@@ -8,9 +8,8 @@ from fastapi import FastAPI
 from pydantic import BaseModel
 
 from camp.app.review.state import ReviewState
-from camp.app.workspace.events import AnyDecision, Decision, Moved, Name, Named, Number, Rows
+from camp.app.workspace.events import AnyDecision, Decision, Elsewhere, Moved, Name, Number, Propagated, Rows
 from camp.app.workspace.overview import halves
-from camp.core.errors import CampError
 
 
 class Request(BaseModel):
@@ -33,6 +32,17 @@ class MakeRequest(Request):
     name: Name | None = None
 
 
+class NameGroupRequest(Request):
+    """Most images of a group that was shown are called `name`."""
+
+    rows: Rows
+    name: Name
+    category: Number
+    """The category that most of them are in."""
+    main: bool
+    """Whether that category gets the name if no other category has it; else a new category is made."""
+
+
 class SplitRequest(Request):
     """Make a new category of the half of `category` that was shown."""
 
@@ -52,11 +62,11 @@ class Outcome(BaseModel):
 def add_decisions(app: FastAPI, state: ReviewState) -> None:
     """Add the requests that change the workspace of `state` to `app`."""
 
-    def log(seen: int, *decisions: Decision, made: int | None = None) -> Outcome:
-        """Append decisions to the log; the first one is described."""
-        dated = [state.workspace.decide(decision, seen + i) for i, decision in enumerate(decisions)]
+    def log(seen: int, decision: Decision, made: int | None = None) -> Outcome:
+        """Append a decision to the log."""
+        dated = state.workspace.decide(decision, seen)
         now = state.now()
-        said = dated[0].describe(now.knowledge)
+        said = dated.describe(now.knowledge)
         return Outcome(events=now.count, said=f"{said[:1].upper()}{said[1:]}.", category=made)
 
     @app.post("/api/decide")
@@ -70,13 +80,24 @@ def add_decisions(app: FastAPI, state: ReviewState) -> None:
             knowledge = state.unchanged(request.events).knowledge
             id = knowledge.next_id()
             moved = Moved(rows=request.rows, into=id, made=True)
-            if request.name is None:
-                return log(request.events, moved, made=id)
-            if request.name in knowledge.named():  # checked first: half of a decision must not be logged
-                raise CampError(
-                    f'There is a category called "{request.name}" already; move the pictures there.'
-                )
-            return log(request.events, moved, Named(category=id, name=request.name), made=id)
+            if request.name is not None:
+                moved = Moved(rows=request.rows, into=id, made=True, name=request.name)
+            return log(request.events, moved, made=id)
+
+    @app.post("/api/name-group")
+    def name_group(request: NameGroupRequest) -> Outcome:
+        with state.busy:
+            knowledge = state.unchanged(request.events).knowledge
+            existing = knowledge.named().get(request.name)
+            if existing is not None:
+                moves = [Elsewhere(rows=request.rows, into=existing)]
+                return log(request.events, Propagated(moves=moves))
+            if request.main and knowledge.category(request.category).name is None:
+                moves = [Elsewhere(rows=request.rows, into=request.category)]
+                return log(request.events, Propagated(moves=moves, name=request.name))
+            id = knowledge.next_id()
+            moves = [Elsewhere(rows=request.rows, into=id)]
+            return log(request.events, Propagated(moves=moves, made=True, name=request.name), made=id)
 
     @app.post("/api/split")
     def split(request: SplitRequest) -> Outcome:

@@ -7,6 +7,7 @@ from typing import Literal
 import numpy as np
 import torch
 
+from camp.app.review.questions import WORTH_ASKING, Kind, Question, settled
 from camp.app.review.state import Snapshot
 from camp.app.workspace.events import standing
 from camp.app.workspace.knowledge import CLUSTERED, DISCARDED, LABELLED, REVIEWED, Category
@@ -132,6 +133,42 @@ class HalvesAnswer(EventsAnswer):
 
 
 @dataclass(frozen=True)
+class AskedTile(Tile):
+    """An image of a question."""
+
+    category: int
+    """Its present category."""
+    choices: list[int]
+    """Other categories that it may belong to, the most probable first."""
+
+
+@dataclass(frozen=True)
+class QuestionAnswer:
+    """A question; see `questions.Question`."""
+
+    kind: Kind
+    category: int
+    others: list[int]
+    pictures: list[AskedTile]
+    main: bool
+    gain: float
+    cost: float
+
+
+@dataclass(frozen=True)
+class QueueAnswer(EventsAnswer):
+    """The next question, and how far the review is."""
+
+    question: QuestionAnswer | None
+    settled: float
+    """Share of the images that have a name and are trusted or probable."""
+    decisions: int
+    """Decisions since the last batch."""
+    left: int
+    """Questions that are worth asking now."""
+
+
+@dataclass(frozen=True)
 class BatchesAnswer(EventsAnswer):
     """The reports of all batches."""
 
@@ -234,6 +271,37 @@ def halves_answer(now: Snapshot, id: int, leaves: np.ndarray) -> HalvesAnswer:
 
     stays = np.setdiff1d(now.knowledge.rows_of(id), leaves)
     return HalvesAnswer(now.count, half(stays), half(leaves))
+
+
+def queue_answer(now: Snapshot, skip: int) -> QueueAnswer:
+    """Answer with the question after the `skip` most useful ones."""
+    asked = now.queue[skip] if skip < len(now.queue) else None
+    kept = now.suggestions.position >= 0
+    share = float(settled(now.knowledge, now.suggestions)[kept].mean()) if kept.any() else 1.0
+    return QueueAnswer(
+        events=now.count,
+        question=None if asked is None else _question_answer(now, asked),
+        settled=round(share, 4),
+        decisions=len(standing(now.events)),
+        left=sum(question.rate >= WORTH_ASKING for question in now.queue),
+    )
+
+
+def _question_answer(now: Snapshot, asked: Question) -> QuestionAnswer:
+    choices = asked.choices or ((),) * len(asked.rows)
+    category = now.knowledge.images.category
+    return QuestionAnswer(
+        kind=asked.kind,
+        category=asked.category,
+        others=list(asked.others),
+        pictures=[
+            AskedTile(**vars(tile), category=int(category[tile.row]), choices=list(ids))
+            for tile, ids in zip(_tiles(now, asked.rows), choices)
+        ],
+        main=asked.main,
+        gain=round(asked.gain, 2),
+        cost=round(asked.cost, 2),
+    )
 
 
 def _tiles(now: Snapshot, rows: Sequence[int] | np.ndarray) -> list[Tile]:

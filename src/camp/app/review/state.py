@@ -1,13 +1,18 @@
 """Snapshots of a workspace for the review page, renewed whenever its log has changed."""
 
+import functools
 import hashlib
 import os
 import threading
+from collections.abc import Callable
 from dataclasses import dataclass
 
 import numpy as np
+from torch import Tensor
 
-from camp.app.workspace.events import Event
+from camp.app.review.questions import Question, look_alikes, questions
+from camp.app.review.suggestions import Suggestions, embed, suggest
+from camp.app.workspace.events import Event, Merged, Named, decided_rows, standing
 from camp.app.workspace.knowledge import Knowledge
 from camp.app.workspace.overview import Need, Overview, needs, overview
 from camp.app.workspace.report import BatchReport
@@ -26,6 +31,8 @@ class Snapshot:
     """Report of each learning step, in order."""
     has_thumbnail: np.ndarray
     """(n,) bool"""
+    embedding: Callable[[], tuple[Tensor, list[np.ndarray]]]
+    """Directions of the images for `suggest`, and groups that look alike; computed when first called."""
     version: str
     """Hash of the images and their order; part of the addresses of thumbnails, so that browsers may cache them."""
 
@@ -33,6 +40,23 @@ class Snapshot:
     def count(self) -> int:
         """Number of events, which the page compares to notice changes by other programs."""
         return len(self.events)
+
+    @functools.cached_property
+    def suggestions(self) -> Suggestions:
+        """What the other images say about each image."""
+        return suggest(self.knowledge, self.embedding()[0])
+
+    @functools.cached_property
+    def queue(self) -> list[Question]:
+        """What to ask a person, the most useful question first."""
+        decisions, groups = standing(self.events), self.embedding()[1]
+        answered = frozenset(row for decision in decisions for row in decided_rows(decision))
+        looked_at = frozenset(
+            decision.category if isinstance(decision, Named) else decision.into
+            for decision in decisions
+            if isinstance(decision, Named | Merged)
+        )
+        return questions(self.knowledge, self.seen, self.suggestions, groups, answered, looked_at)
 
 
 class ReviewState:
@@ -74,6 +98,7 @@ class ReviewState:
         shown = None if before is None else (before.knowledge.step, len(before.knowledge.images))
         if before is not None and shown == (knowledge.step, len(knowledge.images)):
             has_thumbnail, version, reports = before.has_thumbnail, before.version, before.reports
+            embedding = before.embedding
             # Names do not change distances.
             same = before.knowledge.distinct == knowledge.distinct and np.array_equal(
                 before.knowledge.images.category, knowledge.images.category
@@ -87,7 +112,13 @@ class ReviewState:
             self._sizes[version] = len(knowledge.images)
             reports = self.workspace.reports()
             seen = overview(knowledge)
-        return Snapshot(events, knowledge, seen, needs(knowledge, seen), reports, has_thumbnail, version)
+            embedding = functools.cache(
+                functools.partial(
+                    _embedding, self.workspace.storage.knowledge(knowledge.step), knowledge.images.features
+                )
+            )
+        needed = needs(knowledge, seen)
+        return Snapshot(events, knowledge, seen, needed, reports, has_thumbnail, embedding, version)
 
     def _has_thumbnail(self, digests: np.ndarray) -> np.ndarray:
         """Return which images have a thumbnail, by listing the folder: testing many files takes seconds."""
@@ -96,3 +127,13 @@ class ReviewState:
             return np.zeros(len(digests), dtype=bool)
         files = {name for _, _, names in os.walk(example.parent.parent) for name in names}
         return np.array([f"{bytes(digest).hex()}.jpg" in files for digest in digests], dtype=bool)
+
+
+def _embedding(learned: Knowledge, features: np.ndarray) -> tuple[Tensor, list[np.ndarray]]:
+    """Compute what decisions about categories do not change.
+
+    Args:
+        learned: Knowledge as a batch left it.
+        features: (n, D) of its images, followed by those of unknown images that were accepted since.
+    """
+    return embed(features), look_alikes(learned)

@@ -135,6 +135,38 @@ class Merged(Decision):
         return f"category {self.category} is {knowledge.title(self.into)}"
 
 
+class MergedSeveral(Decision):
+    """The images of all `categories` belong to `into`, which takes over the first of their names if it has none.
+
+    `different` are categories that look like `into` and are not.
+    """
+
+    kind: Literal["merged-several"] = "merged-several"
+    categories: Rows = []
+    into: Number
+    different: Rows = []
+
+    def apply(self, knowledge: Knowledge) -> Knowledge:
+        """Merge one category after the other, all or none."""
+        if not self.categories and not self.different:
+            raise CampError("No category was chosen; choose at least two that are the same kind.")
+        if set(self.categories) & set(self.different):
+            raise CampError("A category cannot be the same kind and another one; look at them again.")
+        for category in self.different:
+            knowledge = Distinguished(category=category, other=self.into).apply(knowledge)
+        for category in self.categories:
+            knowledge = Merged(category=category, into=self.into).apply(knowledge)
+        return knowledge
+
+    def describe(self, knowledge: Knowledge) -> str:
+        """Say what they are."""
+        named, verb = self.categories or self.different, "are" if self.categories else "are not"
+        *first, last = (f"{id}" for id in named)
+        if not first:
+            return f"category {last} {'is' if self.categories else 'is not'} {knowledge.title(self.into)}"
+        return f"categories {', '.join(first)} and {last} {verb} {knowledge.title(self.into)}"
+
+
 class Distinguished(Decision):
     """`category` and `other` look alike and are different categories."""
 
@@ -156,27 +188,110 @@ class Distinguished(Decision):
 
 
 class Moved(Decision):
-    """Images, by their rows, belong to `into`; with `made` that is a new category."""
+    """Images, by their rows, belong to `into`; with `made` that is a new category, called `name` if one is given."""
 
     kind: Literal["moved"] = "moved"
     rows: Rows
     into: Number
     made: bool = False
+    name: Name | None = None
 
     def apply(self, knowledge: Knowledge) -> Knowledge:
         """Assign the images."""
         _check_chosen(self.rows)
         if not self.made:
+            if self.name is not None:
+                raise CampError("Only a new category gets a name with the move; name the other one.")
             return knowledge.assign(self.rows, knowledge.category(self.into).id, REVIEWED)
-        if self.into in knowledge.categories:
-            raise CampError(f"Category {self.into} exists already; a new one gets a new id.")
-        made = Category(self.into, None, knowledge.step, "made")
-        return knowledge.with_categories(made).assign(self.rows, self.into, REVIEWED)
+        return _with_new(knowledge, self.into, self.name).assign(self.rows, self.into, REVIEWED)
 
     def describe(self, knowledge: Knowledge) -> str:
         """Say where they went."""
         verb = "became" if self.made else "moved to"
         return f"{count(len(self.rows), 'picture')} {verb} {knowledge.title(self.into)}"
+
+
+class Elsewhere(BaseModel):
+    """Images, by their rows, that go to the category `into`."""
+
+    model_config = ConfigDict(frozen=True)
+
+    rows: Rows
+    into: Number
+
+
+class Confirmed(Decision):
+    """A person looked at images that might all be `category`: `rows` are, `moved` are what they are moved to.
+
+    `others` are something else. Each of them goes to the category that is most probable instead, although nobody has
+    said that it belongs there. What is not `category` is not proposed for it again.
+    """
+
+    kind: Literal["confirmed"] = "confirmed"
+    category: Number
+    rows: Rows = []
+    moved: list[Elsewhere] = []
+    others: list[Elsewhere] = []
+
+    def apply(self, knowledge: Knowledge) -> Knowledge:
+        """Assign the images, and remember what is not the category."""
+        category, elsewhere = knowledge.category(self.category), [*self.moved, *self.others]
+        if any(part.into == category.id for part in elsewhere):
+            raise CampError(f"Pictures that are not {category.title} cannot go there; look at them again.")
+        rejected = _check_parts(self.rows, *(part.rows for part in elsewhere))[len(self.rows) :]
+        after = knowledge.assign(self.rows, category.id, REVIEWED)
+        after = _assign_parts(_assign_parts(after, self.moved, REVIEWED), self.others)
+        return after.with_rejected((row, category.id) for row in rejected)
+
+    def describe(self, knowledge: Knowledge) -> str:
+        """Say how many are and how many are not."""
+        title = knowledge.title(self.category)
+        rejected = sum(len(part.rows) for part in [*self.moved, *self.others])
+        if not self.rows:
+            return f"{_are(rejected)} not {title}"
+        said = f"{_are(len(self.rows))} {title}"
+        return f"{said}, {rejected} {'is' if rejected == 1 else 'are'} not" if rejected else said
+
+
+class Propagated(Decision):
+    """Images that look like corrected ones go along, without having been looked at one by one.
+
+    `kept` are images that a person left where they are: they are not proposed for the same category again. With a
+    `name` the moves go to one category that gets it; with `made` that is a new one.
+    """
+
+    kind: Literal["propagated"] = "propagated"
+    moves: list[Elsewhere] = []
+    kept: list[Elsewhere] = []
+    made: bool = False
+    name: Name | None = None
+
+    def apply(self, knowledge: Knowledge) -> Knowledge:
+        """Assign the images, and remember what was left out."""
+        _check_parts(*(part.rows for part in [*self.moves, *self.kept]))
+        if self.made or self.name is not None:
+            if len(self.moves) != 1:
+                raise CampError("Pictures that get a name go to one category; choose one.")
+            into = self.moves[0].into
+            if self.made:
+                knowledge = _with_new(knowledge, into, self.name)
+            else:
+                knowledge = Named(category=into, name=self.name).apply(knowledge)
+        for part in self.kept:
+            knowledge.assign(part.rows, knowledge.category(part.into).id)  # refuses rows that there are not
+        rejected = ((row, part.into) for part in self.kept for row in part.rows)
+        return _assign_parts(knowledge, self.moves).with_rejected(rejected)
+
+    def describe(self, knowledge: Knowledge) -> str:
+        """Say how many went where."""
+        moved, kept = (sum(len(part.rows) for part in parts) for parts in (self.moves, self.kept))
+        if not moved:
+            return f"{count(kept, 'picture')} left where {'it is' if kept == 1 else 'they are'}"
+        if self.name is not None:
+            return f"{count(moved, 'picture')} called “{self.name}”"
+        titles = [knowledge.title(part.into) for part in self.moves]
+        where = titles[0] if len(titles) == 1 else count(len(titles), "category")
+        return f"{count(moved, 'similar picture')} moved to {where}"
 
 
 class Discarded(Decision):
@@ -248,15 +363,75 @@ class Dismissed(Decision):
 
 
 AnyDecision = Annotated[
-    Named | Merged | Distinguished | Moved | Discarded | Accepted | Dismissed, Field(discriminator="kind")
+    Named
+    | Merged
+    | MergedSeveral
+    | Distinguished
+    | Moved
+    | Confirmed
+    | Propagated
+    | Discarded
+    | Accepted
+    | Dismissed,
+    Field(discriminator="kind"),
 ]
 AnyEvent = Annotated[Learned | AnyDecision | Undone, Field(discriminator="kind")]
 _PARSER: TypeAdapter[Event] = TypeAdapter(AnyEvent)
 
 
+def made_ids(event: Event) -> list[int]:
+    """Return the ids of the categories that a decision made, whether it stands or was undone."""
+    if isinstance(event, Accepted) or (isinstance(event, Moved) and event.made):
+        return [event.into]
+    if isinstance(event, Propagated) and event.made:
+        return [part.into for part in event.moves]
+    return []
+
+
+def decided_rows(decision: Decision) -> list[int]:
+    """Return the rows of the images that a decision is about, if it is about images and not about whole categories."""
+    if isinstance(decision, Propagated):
+        parts = [*decision.moves, *decision.kept]
+    elif isinstance(decision, Confirmed):
+        parts = [*decision.moved, *decision.others]
+    else:
+        parts = []
+    single = decision.rows or [] if isinstance(decision, Moved | Confirmed | Discarded) else []
+    return [*single, *(row for part in parts for row in part.rows)]
+
+
 def _check_chosen(chosen: Sequence[int] | Sequence[str]) -> None:
     if not chosen:
         raise CampError("No picture was chosen; choose at least one.")
+
+
+def _with_new(knowledge: Knowledge, id: int, name: str | None) -> Knowledge:
+    """Add a new category that a person made."""
+    if id in knowledge.categories:
+        raise CampError(f"Category {id} exists already; a new one gets a new id.")
+    if name in knowledge.named():
+        raise CampError(f'There is a category called "{name}" already; move the pictures there.')
+    return knowledge.with_categories(Category(id, name, knowledge.step, "made"))
+
+
+def _check_parts(*parts: Sequence[int]) -> list[int]:
+    """Return the rows of all parts; refuse none at all, and a row in two of them."""
+    rows = [row for part in parts for row in part]
+    _check_chosen(rows)
+    if len(set(rows)) != len(rows):
+        raise CampError("A picture cannot be in two places; look at the pictures again.")
+    return rows
+
+
+def _assign_parts(knowledge: Knowledge, parts: Sequence[Elsewhere], source: int | None = None) -> Knowledge:
+    """Assign images to categories; without a `source`, nobody has said that they belong there."""
+    for part in parts:
+        knowledge = knowledge.assign(part.rows, knowledge.category(part.into).id, source)
+    return knowledge
+
+
+def _are(number: int) -> str:
+    return f"{count(number, 'picture')} {'is' if number == 1 else 'are'}"
 
 
 def standing(events: Sequence[Event]) -> list[Decision]:

@@ -130,6 +130,8 @@ class Knowledge:
     """Scales the distances of images that the metric was fitted on to those of new images."""
     distinct: frozenset[tuple[int, int]] = frozenset()
     """Pairs of ids, the smaller first, that a person said are different however alike they look."""
+    rejected: frozenset[tuple[int, int]] = frozenset()
+    """Pairs (row, id) of images that a person said do not belong to the category."""
     highest_made_id: int = 0
     """The greatest id that a person's decision ever gave, even if the decision was undone."""
     kept: KeptImages = field(default_factory=KeptImages.empty)
@@ -195,12 +197,24 @@ class Knowledge:
         done = self.dismissed | {bytes(digest).hex() for digest in self.images.digests}
         return np.array([row for row, digest in enumerate(self.kept.digests) if digest not in done], np.int64)
 
+    def with_images(self, rows: np.ndarray) -> Knowledge:
+        """Return knowledge with the images in `rows`, sorted, alone."""
+        if len(rows) == len(self.images):
+            return self
+        places = {row: place for place, row in enumerate(rows.tolist())}
+        rejected = frozenset((places[row], id) for row, id in self.rejected if row in places)
+        return dataclasses.replace(self, images=self.images.subset(rows), rejected=rejected)
+
     # Changes for decisions. Each returns new knowledge and shares unchanged parts with the old one.
 
     def with_categories(self, *changed: Category) -> Knowledge:
         """Return knowledge with some categories added or replaced."""
         categories = {**self.categories, **{category.id: category for category in changed}}
         return dataclasses.replace(self, categories=categories)
+
+    def with_rejected(self, pairs: Iterable[tuple[int, int]]) -> Knowledge:
+        """Return knowledge in which some images, (row, id), do not belong to some categories."""
+        return dataclasses.replace(self, rejected=self.rejected | frozenset(pairs))
 
     def assign(self, rows: Sequence[int] | np.ndarray, id: int, source: int | None = None) -> Knowledge:
         """Return knowledge in which the images `rows` belong to category `id`, or to DISCARDED.

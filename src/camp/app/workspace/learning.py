@@ -99,7 +99,7 @@ def learn(
     started = time.monotonic()
     kept, counting = split_repeated(known, batch.images.digests, batch.images.labels)
     repeated = len(batch) - len(counting) + len(known.images) - len(kept)
-    known = dataclasses.replace(known, images=known.images.subset(kept))
+    known = known.with_images(kept)
     batch = batch.subset(counting)
     old = [id for id, count in known.counts().items() if count]
     links = _links(known, old, backbone, batch, progress)

@@ -83,6 +83,7 @@ def save_step(folder: Path, step: Step) -> None:
         "step": knowledge.step,
         "sure": dataclasses.asdict(knowledge.calibration),
         "apart": sorted(knowledge.distinct),
+        "rejected": sorted(knowledge.rejected),
         "categories": [dataclasses.asdict(category) for _, category in sorted(knowledge.categories.items())],
     }
     write_json(folder / "categories.json", about)
@@ -110,6 +111,7 @@ def load_step(folder: Path) -> Knowledge:
             metric=ClassMetric.from_state(load_tensors(folder / "metric.safetensors")),
             calibration=Calibration.from_json(about["sure"]),
             distinct=frozenset((a, b) for a, b in about["apart"]),
+            rejected=frozenset((row, id) for row, id in about.get("rejected", [])),
         )
 
 

@@ -5,7 +5,16 @@ import dataclasses
 from pathlib import Path
 from typing import Self, TypeVar
 
-from camp.app.workspace.events import Accepted, Decision, Event, Learned, Moved, Undone, dismissed, standing
+from camp.app.workspace.events import (
+    Accepted,
+    Decision,
+    Event,
+    Learned,
+    Undone,
+    dismissed,
+    made_ids,
+    standing,
+)
 from camp.app.workspace.knowledge import Knowledge
 from camp.app.workspace.report import BatchReport
 from camp.app.workspace.step_files import Step
@@ -79,10 +88,8 @@ class Workspace:
             if len(self.events()) == len(events):
                 raise
             return self.knowledge()  # another process has learned in the meantime and removed the files
-        made = (event.into for event in events if isinstance(event, Moved) and event.made)
+        made = (id for event in events for id in made_ids(event))
         knowledge.highest_made_id = max(made, default=0)
-        accepted = (event.into for event in events if isinstance(event, Accepted))
-        knowledge.highest_made_id = max(knowledge.highest_made_id, *accepted, 0)
         knowledge.kept = self.storage.kept(steps[-1])
         knowledge = knowledge.dismiss(digest for event in dismissed(events) for digest in event.digests)
         for decision in standing(events):

@@ -16,7 +16,7 @@ export function show(root, id) {
   const radios = h("div", { class: "segments", role: "group", "aria-label": "Order" }, Object.entries(ORDERS).map(([key, label]) =>
     button(label, () => { order = key; press(); grid.reload(); }, { "data-order": key })));
   const press = () => [...radios.children].forEach((one) => one.setAttribute("aria-pressed", String(one.dataset.order === order)));
-  root.replaceChildren(h("a", { class: "quiet back", href: "#/" }, "← All categories"), head,
+  root.replaceChildren(h("a", { class: "quiet back", href: "#/categories" }, "← All categories"), head,
     h("div", { class: "row controls" }, h("span", { class: "quiet" }, "First the"), radios, button("Select all shown", grid.selectShown, { class: "push", title: "a" })), grid.element);
   let editing = false;
   let seen = store.data.events;
@@ -25,7 +25,7 @@ export function show(root, id) {
     const category = store.byId.get(id);
     if (!category) {
       // Merged, discarded, or never there: the way back is the overview.
-      location.hash = "#/";
+      location.hash = "#/categories";
       return;
     }
     if (editing) return;
@@ -45,11 +45,11 @@ export function show(root, id) {
   const keys = {
     ...grid.keys,
     n: () => head.querySelector("button.name")?.click(),
-    m: async () => { if (store.selection.size) move(near()); else if (await merge(id)) location.hash = "#/"; },
+    m: async () => { if (store.selection.size) move(near()); else if (await merge(id)) location.hash = "#/categories"; },
     s: () => split(id),
     d: () => (store.selection.size ? discardChosen() : discard(id)),
-    Backspace: () => { location.hash = "#/"; },
-    Escape: () => { if (store.selection.size) select([]); else location.hash = "#/"; },
+    Backspace: () => { location.hash = "#/categories"; },
+    Escape: () => { if (store.selection.size) select([]); else location.hash = "#/categories"; },
   };
   press();
   fill();

@@ -7,6 +7,7 @@ import * as category from "./category.js";
 import { button, dialog, h, many, moment, number } from "./dom.js";
 import { help, listen } from "./keys.js";
 import * as map from "./map.js";
+import * as queue from "./queue.js";
 import { keepLooking, refresh, select, store, undo, watch } from "./store.js";
 
 const main = document.getElementById("main");
@@ -29,11 +30,12 @@ function route() {
     chosen: () => category.showChosen(root),
     map: () => map.show(root, number),
     batches: () => batches.show(root),
-  }[place]?.() ?? cards.show(root);
-  view = { name: place || "cards", shown };
+    categories: () => cards.show(root),
+  }[place]?.() ?? queue.show(root);
+  view = { name: { "": "queue", categories: "cards" }[place] ?? place, shown };
   const tab = { category: "cards", chosen: "map" }[view.name] ?? view.name;
   document.querySelectorAll("nav a").forEach((link) => link.toggleAttribute("aria-current", link.dataset.view === tab));
-  document.title = `${{ cards: "Categories", map: "Map", batches: "Batches", category: store.byId.get(number)?.title ?? "Category", chosen: "Chosen pictures" }[view.name] ?? "Review"} · ${main.dataset.workspace}`;
+  document.title = `${{ queue: "Queue", cards: "Categories", map: "Map", batches: "Batches", category: store.byId.get(number)?.title ?? "Category", chosen: "Chosen pictures" }[view.name] ?? "Review"} · ${main.dataset.workspace}`;
   window.scrollTo(0, 0);
   drawBar();
 }
@@ -72,8 +74,8 @@ function showHistory() {
 
 const everywhere = {
   u: undo, "Ctrl+z": undo, "?": help, h: showHistory,
-  g: () => {}, "g o": () => { location.hash = "#/"; }, "g m": () => { location.hash = "#/map"; }, "g b": () => { location.hash = "#/batches"; },
-  "/": () => { location.hash = "#/"; setTimeout(() => document.getElementById("filter")?.focus()); },
+  g: () => {}, "g q": () => { location.hash = "#/"; }, "g o": () => { location.hash = "#/categories"; }, "g m": () => { location.hash = "#/map"; }, "g b": () => { location.hash = "#/batches"; },
+  "/": () => { location.hash = "#/categories"; setTimeout(() => document.getElementById("filter")?.focus()); },
   Escape: () => select([]),
 };
 

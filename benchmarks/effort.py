@@ -1,0 +1,344 @@
+"""Decisions that a person needs until 95 % of the images of a batch have the right name.
+
+python benchmarks/effort.py --cub CUB --cifar CIFAR [--cache FOLDER]
+    Print a table for CUB-200, CIFAR-100 and a long-tailed cut of CUB-200, from class folders in train/ and test/. Without
+    data sets, for the digits of scikit-learn. Features are computed once and kept in FOLDER.
+make bench
+    The key `effort_ratio` is that of the digits, or of CUB-200 and CIFAR-100 if CAMP_CUB and CAMP_CIFAR name their folders.
+
+A batch has 30 classes. A third of them have 15 labelled images each; the other images have no label. Features are those
+of the default backbone, without training. A simulated person who knows the true classes uses the review page through its
+HTTP requests: the person answers the first question of the queue, and sees only the images of this question.
+
+Every request counts as a decision, and so does every image that is picked out by hand in a group: one press of a key if the
+right category is among those offered for the image, and two if it has to be searched for. `requests` counts the requests
+alone, each of which is one event in the log and one undo. Alternatives, on the same features:
+
+one by one    Images are named in random order; a nearest-centroid classifier, which starts with the labelled images and is
+              fitted again after each, names the others.
+k-means       As many clusters as there are classes get the name of most of their images; then wrong images are corrected
+              one by one. Finding them costs nothing here.
+"""
+
+import argparse
+import os
+import tempfile
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from fastapi.testclient import TestClient
+from sklearn.cluster import KMeans
+from sklearn.datasets import load_digits
+
+from camp.app.inputs.arrays import ArrayImages
+from camp.app.review.app import review_app
+from camp.app.workspace.knowledge import DISCARDED
+from camp.app.workspace.pipeline import LearnRequest, learn_batch
+from camp.app.workspace.storage import WorkspaceSettings
+from camp.app.workspace.workspace import Workspace
+from camp.core.progress import Progress
+from camp.core.seeds import generator
+from camp.data.augmentations import normalise_, to_unit
+from camp.data.bank.pipeline import decode_resized, prefetch_map
+from camp.data.datasets.base import FileReader
+from camp.nn.backbones import BackboneSettings, make_backbone
+
+CLASSES, LABELLED_CLASSES, PER_CLASS, LABELLED = 30, 10, 55, 15
+N_BATCHES, TAIL_RATIO, GOAL = 3, 10, 0.95
+"""Batches of disjoint classes, size of the largest class over that of the smallest in the cut, and share of right names."""
+MAX_REQUESTS = 2000
+
+
+@dataclass(frozen=True)
+class Batch:
+    """Features and classes of a batch."""
+
+    features: np.ndarray
+    """(n, D)"""
+    truth: np.ndarray
+    """(n,) names of the classes"""
+    labelled: np.ndarray
+    """(n,) bool"""
+
+    def right(self, names: Sequence[str | None] | np.ndarray) -> float:
+        """Share of the unlabelled images that have the right one of `names` (n,)."""
+        return float(np.mean(np.asarray(names, dtype=object)[~self.labelled] == self.truth[~self.labelled]))
+
+
+@dataclass(frozen=True)
+class Effort:
+    """Decisions per 1,000 unlabelled images."""
+
+    page: float
+    requests: float
+    one_by_one: float
+    k_means: float
+
+
+def image_features(root: Path, cache: Path, progress: Progress) -> tuple[np.ndarray, np.ndarray]:
+    """Return features (n, D) and classes (n,) of at most PER_CLASS images of the classes of N_BATCHES batches."""
+    kept = cache / f"effort-{root.name}.npz"
+    if kept.exists():
+        with np.load(kept, allow_pickle=False) as arrays:
+            return arrays["features"], arrays["classes"]
+    backbone = make_backbone(BackboneSettings(), generator(0, "backbone"))
+    trunk = backbone.single_threaded_trunk()
+    assert trunk is not None
+    names = sorted(path.name for path in (root / "train").iterdir() if path.is_dir())
+    chosen = [names[i] for i in np.random.default_rng(0).permutation(len(names))[: N_BATCHES * CLASSES]]
+
+    @torch.no_grad()
+    def one(name: str) -> torch.Tensor:
+        files = [file for part in ("train", "test") for file in sorted((root / part / name).glob("*"))][
+            :PER_CLASS
+        ]
+        decode = FileReader(root).decode
+        pixels = [decode_resized(decode, file.read_bytes(), backbone.resolution) for file in files]
+        x = normalise_(to_unit(torch.from_numpy(np.stack(pixels))), backbone.mean, backbone.std)
+        return backbone.tip(trunk(x))
+
+    found = []
+    with progress.track(f"Features of {root.name}", len(chosen)) as bar:
+        for z in prefetch_map(one, chosen, lookahead=2):
+            found.append(z.numpy())
+            bar.advance()
+    features = np.concatenate(found)
+    classes = np.repeat(np.arange(len(found)), [len(z) for z in found])
+    cache.mkdir(parents=True, exist_ok=True)
+    np.savez(kept, features=features, classes=classes)
+    return features, classes
+
+
+def make_batch(features: np.ndarray, classes: np.ndarray, chosen: np.ndarray, tail: bool, seed: int) -> Batch:
+    """Draw a batch of the classes `chosen`, a third of them with labels."""
+    draw = np.random.default_rng(seed)
+    shares = (
+        TAIL_RATIO ** -(np.arange(len(chosen)) / max(1, len(chosen) - 1)) if tail else np.ones(len(chosen))
+    )
+    draw.shuffle(shares)
+    rows, labelled = [], []
+    for number, (name, share) in enumerate(zip(chosen, shares)):
+        mine = draw.permutation(np.flatnonzero(classes == name))
+        mine = mine[: max(2, round(share * min(PER_CLASS, len(mine))))]
+        n_labelled = min(LABELLED, len(mine) // 2) if number < round(len(chosen) / 3) else 0
+        rows += mine.tolist()
+        labelled += [place < n_labelled for place in range(len(mine))]
+    order = draw.permutation(len(rows))
+    picked = np.array(rows)[order]
+    truth = np.array([f"class {name}" for name in classes[picked]], dtype=object)
+    return Batch(features[picked].astype(np.float32), truth, np.array(labelled)[order])
+
+
+# The simulated person.
+
+
+class Reviewer:
+    """A person who knows the class of each image and answers the questions of the page."""
+
+    def __init__(self, page: TestClient, batch: Batch) -> None:
+        self.page, self.truth = page, batch.truth
+        self.requests = self.picked = 0
+
+    def answer(self) -> bool:
+        """Answer the first question; return whether there was one."""
+        queue = self.page.get("/api/queue").json()
+        question, events = queue["question"], queue["events"]
+        if question is None:
+            return False
+        titles = {one["id"]: one["name"] for one in self.page.get("/api/overview").json()["categories"]}
+        path, body = getattr(self, f"_{question['kind']}")(question, titles)
+        answered = self.page.post(path, json={**body, "events": events})
+        assert answered.status_code == 200, answered.text
+        self.requests += 1
+        return True
+
+    def _majority(self, rows: Sequence[int]) -> str:
+        return str(Counter(self.truth[list(rows)]).most_common(1)[0][0])
+
+    def _name(self, question: dict[str, Any], titles: dict[int, str | None]) -> tuple[str, dict[str, Any]]:
+        rows = [picture["row"] for picture in question["pictures"]]
+        body = {"rows": rows, "name": self._majority(rows)}
+        return "/api/name-group", {**body, "category": question["category"], "main": question["main"]}
+
+    def _same(self, question: dict[str, Any], titles: dict[int, str | None]) -> tuple[str, dict[str, Any]]:
+        def kind(id: int) -> str:
+            shown = self.page.get(f"/api/category/{id}").json()["pictures"][:4]
+            return titles[id] or self._majority([picture["row"] for picture in shown])
+
+        into = question["category"]
+        same = [id for id in question["others"] if kind(id) == kind(into)]
+        different = [id for id in question["others"] if id not in same]
+        self.picked += min(len(same), len(different))
+        decision = {"kind": "merged-several", "into": into, "categories": same, "different": different}
+        return "/api/decide", {"decision": decision}
+
+    def _propagate(
+        self, question: dict[str, Any], titles: dict[int, str | None]
+    ) -> tuple[str, dict[str, Any]]:
+        moves: dict[int, list[int]] = {}
+        kept: dict[int, list[int]] = {}
+        for picture in question["pictures"]:
+            stays = titles[picture["category"]] == self.truth[picture["row"]]
+            (kept if stays else moves).setdefault(picture["choices"][0], []).append(picture["row"])
+        self.picked += sum(map(len, kept.values())) if moves else 0
+        decision = {"kind": "propagated", "moves": _parts(moves), "kept": _parts(kept)}
+        return "/api/decide", {"decision": decision}
+
+    def _check(self, question: dict[str, Any], titles: dict[int, str | None]) -> tuple[str, dict[str, Any]]:
+        named = {name: id for id, name in titles.items() if name is not None}
+        pictures = {picture["row"]: picture["choices"] for picture in question["pictures"]}
+        missing = Counter(self.truth[row] for row in pictures if self.truth[row] not in named)
+        if missing:  # a class without a category: it is made of the images in sight
+            [(name, count)] = missing.most_common(1)
+            self.picked += count
+            return "/api/make", {"rows": [row for row in pictures if self.truth[row] == name], "name": name}
+        rows = [row for row in pictures if named[self.truth[row]] == question["category"]]
+        moved: dict[int, list[int]] = {}
+        for row in sorted(pictures.keys() - set(rows)):
+            into = named[self.truth[row]]
+            moved.setdefault(into, []).append(row)
+            self.picked += 1 if into in pictures[row] else 2
+        decision = {
+            "kind": "confirmed",
+            "category": question["category"],
+            "rows": rows,
+            "moved": _parts(moved),
+        }
+        return "/api/decide", {"decision": decision}
+
+
+def _parts(places: dict[int, list[int]]) -> list[dict[str, Any]]:
+    return [{"into": into, "rows": rows} for into, rows in places.items()]
+
+
+def on_the_page(batch: Batch) -> tuple[float, float]:
+    """Return the decisions and the requests on the review page."""
+    settings = WorkspaceSettings(BackboneSettings(backbone="embeddings").with_vectors(batch.features))
+    workspace = Workspace.in_memory(settings)
+    labels = np.where(batch.labelled, batch.truth, None)
+    images = ArrayImages.of_vectors(batch.features, labels)
+    learn_batch(workspace, LearnRequest(images), Progress(quiet=True))
+    with TestClient(review_app(workspace)) as page:
+        reviewer = Reviewer(page, batch)
+        while reviewer.requests < MAX_REQUESTS:
+            known = workspace.knowledge()
+            names = {id: category.name for id, category in known.categories.items()} | {DISCARDED: None}
+            if batch.right([names[id] for id in known.images.category.tolist()]) >= GOAL:
+                break
+            if not reviewer.answer():
+                raise SystemExit("The page has no question left, and too few images have the right name.")
+    return reviewer.requests + reviewer.picked, reviewer.requests
+
+
+# The alternatives.
+
+
+def one_by_one(batch: Batch) -> int:
+    """Return the images to label in random order until a nearest-centroid classifier has the rest right."""
+    names, truth = np.unique(batch.truth.astype(str), return_inverse=True)
+    x, done = batch.features.astype(np.float64), batch.labelled.copy()
+    sums, counts = np.zeros((len(names), x.shape[1])), np.zeros(len(names))
+    np.add.at(sums, truth[done], x[done])
+    np.add.at(counts, truth[done], 1)
+    distances = np.full((len(x), len(names)), np.inf)
+
+    def refit(name: int) -> None:
+        distances[:, name] = ((x - sums[name] / counts[name]) ** 2).sum(axis=1)
+
+    for name in np.flatnonzero(counts):
+        refit(name)
+    order = np.random.default_rng(0).permutation(np.flatnonzero(~done))
+    for number, row in enumerate(order, start=1):
+        sums[truth[row]] += x[row]
+        counts[truth[row]] += 1
+        done[row] = True
+        refit(truth[row])
+        if batch.right(names[np.where(done, truth, distances.argmin(axis=1))]) >= GOAL:
+            return number
+    return len(order)
+
+
+def k_means(batch: Batch) -> int:
+    """Return the clusters to name and the images to correct one by one."""
+    rows = np.flatnonzero(~batch.labelled)
+    n_clusters = len(set(batch.truth))
+    labels = KMeans(n_clusters, n_init=10, random_state=0).fit(batch.features[rows]).labels_
+    right = sum(Counter(batch.truth[rows[labels == k]]).most_common(1)[0][1] for k in range(n_clusters))
+    return n_clusters + max(0, int(np.ceil(GOAL * len(rows))) - right)
+
+
+def effort(batches: Sequence[Batch], progress: Progress, title: str) -> Effort:
+    """Measure all ways of naming on some batches."""
+    table = []
+    with progress.track(f"Naming {title}", len(batches)) as bar:
+        for batch in batches:
+            counts = np.array([*on_the_page(batch), one_by_one(batch), k_means(batch)])
+            table.append(1000 * counts / (~batch.labelled).sum())
+            bar.advance()
+    return Effort(*np.mean(table, axis=0).tolist())
+
+
+def digits() -> list[Batch]:
+    """Return a batch of scikit-learn's digits, three of ten with labels."""
+    data = load_digits()
+    return [make_batch(data.data, data.target, np.random.default_rng(0).permutation(10), False, 0)]
+
+
+def batches_of(root: Path, cache: Path, tail: bool, progress: Progress) -> list[Batch]:
+    """Return batches of disjoint classes of a data set."""
+    features, classes = image_features(root, cache, progress)
+    parts = np.arange(N_BATCHES * CLASSES).reshape(N_BATCHES, CLASSES)
+    return [make_batch(features, classes, part, tail, seed) for seed, part in enumerate(parts)]
+
+
+def measurements(cub: Path | None, cifar: Path | None, cache: Path, progress: Progress) -> dict[str, Effort]:
+    """Measure the data sets that are given, or else the digits."""
+    sets = [("CUB-200", cub, False), ("CIFAR-100", cifar, False), ("CUB-200, long-tailed", cub, True)]
+    found = {
+        title: effort(batches_of(root, cache, tail, progress), progress, title)
+        for title, root, tail in sets
+        if root is not None
+    }
+    return found or {"digits": effort(digits(), progress, "digits")}
+
+
+def measure() -> dict[str, float]:
+    """Measure for `make bench`."""
+    cub, cifar = (
+        Path(value) if (value := os.environ.get(key)) else None for key in ("CAMP_CUB", "CAMP_CIFAR")
+    )
+    with tempfile.TemporaryDirectory() as cache:
+        found = measurements(cub, cifar, Path(cache), Progress(quiet=True)).values()
+    return {
+        "effort_ratio": round(float(np.mean([one.one_by_one / one.page for one in found])), 2),
+        "effort_ratio_requests": round(float(np.mean([one.one_by_one / one.requests for one in found])), 2),
+    }
+
+
+def main() -> None:
+    """Print the table."""
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("--cub", type=Path, help="folder of CUB-200 with train/ and test/")
+    parser.add_argument("--cifar", type=Path, help="folder of CIFAR-100 with train/ and test/")
+    parser.add_argument(
+        "--cache", type=Path, default=Path(tempfile.gettempdir()), help="folder that keeps the features"
+    )
+    options = parser.parse_args()
+    print(
+        "| decisions per 1,000 images | review page | of them requests | one by one | k-means | one by one / page |"
+    )
+    print("|---|---|---|---|---|---|")
+    for title, one in measurements(options.cub, options.cifar, options.cache, Progress()).items():
+        counts = " | ".join(f"{value:.0f}" for value in (one.page, one.requests, one.one_by_one, one.k_means))
+        print(f"| {title} | {counts} | {one.one_by_one / one.page:.2f} |", flush=True)
+
+
+if __name__ == "__main__":
+    main()
