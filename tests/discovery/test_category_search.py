@@ -29,14 +29,6 @@ def test_ties(prefer, expected):
     assert coarse_to_fine(lambda n: 1.0, 12, 4, prefer=prefer, progress=QUIET)[0] == expected
 
 
-def test_a_tolerance_takes_from_the_first_grid():
-    best, scores = coarse_to_fine(
-        lambda n: 1.0 - abs(n - 4) / 100, 12, 4, prefer="greatest", tolerance=0.035, progress=QUIET
-    )
-    assert sorted(scores) == [0, 3, 6, 9, 12]
-    assert best == 6
-
-
 @given(st.dictionaries(st.integers(0, 9), st.sampled_from([0.1, 0.2, 0.3]), min_size=1))
 def test_argmax_is_its_definition(scores):
     good = sorted(n for n in scores if all(scores[n] >= other for other in scores.values()))

@@ -98,27 +98,3 @@ def test_separate_classes_are_counted_without_labels() -> None:
 @pytest.mark.parametrize("count", [1, 2, 3])
 def test_few_images_without_labels(count: int) -> None:
     assert 1 <= estimate_without_labels(torch.randn(count, 4, generator=draw()), 10, draw()).n_novel <= count
-
-
-def test_within_the_tolerance_the_greatest_number_is_taken() -> None:
-    x, classes = mixture(9, noise=0.15, seed=1)
-    labels = hide(classes, 6)
-    exact = estimate_n_novel(x, labels, 8, draw())
-    loose = estimate_n_novel(x, labels, 8, draw(), tolerance=1.0)
-    assert exact.n_novel == 3
-    assert loose.n_novel == 8
-
-
-def test_the_embedding_is_given_the_labels_that_a_fold_shows() -> None:
-    x, classes = mixture(8, noise=0.15, seed=1)
-    labels, shown = hide(classes, 6), []
-
-    def embed(visible: torch.Tensor) -> torch.Tensor:
-        shown.append(visible)
-        return x
-
-    estimate_n_novel(x, labels, 4, draw(), n_folds=3, embed=embed)
-    assert len(shown) == 3
-    for visible in shown:
-        assert bool(((visible == labels) | (visible == -1)).all())
-        assert len(visible[visible >= 0].unique()) == 4  # two of six known classes are hidden

@@ -11,7 +11,7 @@ from sklearn import cluster
 from camp.core.errors import CampError
 from camp.core.progress import Bar
 from camp.discovery import semi_supervised_kmeans as module
-from camp.discovery.semi_supervised_kmeans import Anchors, KMeans, semi_supervised_kmeans
+from camp.discovery.semi_supervised_kmeans import KMeans, semi_supervised_kmeans
 
 
 def draw(seed: int = 0) -> torch.Generator:
@@ -213,62 +213,3 @@ def test_refusals() -> None:
         semi_supervised_kmeans(x, labels[:2], 1, generator=draw())
     with pytest.raises(CampError, match="n_init"):
         semi_supervised_kmeans(x, labels, 1, n_init=0, generator=draw())
-
-
-def test_anchors_act_like_labelled_members():
-    draw = torch.Generator().manual_seed(5)
-    old = torch.randn(40, 6, generator=draw, dtype=torch.float64) + 3 * torch.eye(6)[torch.arange(40) % 2]
-    old_labels = torch.arange(40) % 2
-    new = torch.randn(60, 6, generator=draw, dtype=torch.float64) + 4 * torch.eye(6)[torch.arange(60) % 5]
-    labels = torch.full((60,), -1)
-    labels[1::10] = 1
-    labels[2::10] = 2
-    anchors = Anchors(
-        torch.tensor([0, 1]),
-        torch.stack([old[old_labels == c].mean(dim=0) for c in (0, 1)]),
-        torch.tensor([20.0, 20.0]),
-    )
-    found = semi_supervised_kmeans(
-        new, labels, 2, anchors=anchors, n_init=9, generator=torch.Generator().manual_seed(3)
-    )
-    # The same draws choose other points when others come before them, so the whole is started from the answer.
-    whole = torch.cat([old, new])
-    all_labels = torch.cat([old_labels, torch.where(found.assignments < 3, found.assignments, labels)])
-    all_labels[40:][found.assignments >= 3] = -1
-    for c in range(3):
-        members = torch.cat([old_labels, found.assignments]) == c
-        assert torch.allclose(found.centroids[c], whole[members].mean(dim=0))
-    nearest = torch.cdist(new, found.centroids).argmin(dim=1)
-    free = labels == -1
-    assert found.known_labels == (0, 1, 2)
-    assert torch.equal(nearest[free], found.assignments[free])
-    again = semi_supervised_kmeans(whole, all_labels, 2, n_init=9, generator=torch.Generator().manual_seed(3))
-    spread = sum(
-        float((old[old_labels == c] - anchors.centroids[i]).square().sum()) for i, c in enumerate((0, 1))
-    )
-    assert found.inertia + spread == pytest.approx(again.inertia)
-
-
-def test_points_return_to_anchors_without_labels():
-    x = torch.tensor([[0.1], [5.0], [5.2], [0.3]])
-    anchors = Anchors(torch.tensor([7]), torch.tensor([[0.0]]), torch.tensor([10.0]))
-    found = semi_supervised_kmeans(
-        x, torch.full((4,), -1), 1, anchors=anchors, n_init=3, generator=torch.Generator().manual_seed(0)
-    )
-    assert found.assignments.tolist() == [0, 1, 1, 0]
-    assert found.centroids[0].item() == pytest.approx(0.4 / 12)
-
-
-@pytest.mark.parametrize(
-    ("labels", "weights", "said"), [([0, 0], [1.0, 1.0], "twice"), ([0, 1], [1.0, 0.0], "above 0")]
-)
-def test_bad_anchors_are_refused(labels, weights, said):
-    anchors = Anchors(torch.tensor(labels), torch.zeros(2, 1), torch.tensor(weights))
-    with pytest.raises(CampError, match=said):
-        semi_supervised_kmeans(
-            torch.zeros(3, 1),
-            torch.full((3,), -1),
-            1,
-            anchors=anchors,
-            generator=torch.Generator().manual_seed(0),
-        )

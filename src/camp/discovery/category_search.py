@@ -15,7 +15,6 @@ def coarse_to_fine(
     n_steps: int,
     *,
     prefer: Literal["smallest", "greatest"],
-    tolerance: float = 0.0,
     n_known: int = 0,
     progress: Progress,
 ) -> tuple[int, dict[int, float]]:
@@ -26,8 +25,6 @@ def coarse_to_fine(
 
     Args:
         prefer: Which of several numbers with the best score is taken.
-        tolerance: Scores this much below the best count as equal to it. The first grid is then not
-            refined, since numbers next to each other rarely differ by more.
         n_known: Number of known categories, added to the number in messages.
 
     Returns:
@@ -42,24 +39,22 @@ def coarse_to_fine(
                 scores[number] = evaluate(number)
                 bar.advance()
                 bar.say(f"{n_known + number} categories score {scores[number]:.3f}")
-            best = argmax(scores, prefer, tolerance)
-            if step == 1 or tolerance:
+            best = argmax(scores, prefer)
+            if step == 1:
                 return best, scores
             step = -(-step // 2)
             grid = [n for n in (best - step, best + step) if 0 <= n <= maximum and n not in scores]
             bar.total += len(grid)
 
 
-def argmax(
-    scores: Mapping[int, float], prefer: Literal["smallest", "greatest"], tolerance: float = 0.0
-) -> int:
-    """The smallest or greatest number whose score is within `tolerance` of the best.
+def argmax(scores: Mapping[int, float], prefer: Literal["smallest", "greatest"]) -> int:
+    """The smallest or greatest number with the best score.
 
-    >>> argmax({1: 0.5, 2: 0.9, 3: 0.9, 4: 0.89}, "smallest"), argmax({1: 0.5, 2: 0.9, 3: 0.89}, "greatest", 0.02)
+    >>> argmax({1: 0.5, 2: 0.9, 3: 0.9}, "smallest"), argmax({1: 0.5, 2: 0.9, 3: 0.9}, "greatest")
     (2, 3)
     """
     top = max(scores.values())
-    good = [number for number, score in scores.items() if score >= top - tolerance]
+    good = [number for number, score in scores.items() if score == top]
     return min(good) if prefer == "smallest" else max(good)
 
 

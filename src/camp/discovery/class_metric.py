@@ -58,9 +58,9 @@ class ClassMetric:
         scale = 1.0 if unit else mean_length(components.scores)
         return cls(origin, components.projection / scale, components.offset / scale, unit)
 
-    def transform(self, features: Tensor, n_components: int | None = None) -> Tensor:
-        """Points (n, d) of features (n, D), of the first `n_components` alone if given."""
-        projection, offset = self.projection[:, :n_components], self.offset[:n_components]
+    def transform(self, features: Tensor) -> Tensor:
+        """Points (n, d) of features (n, D)."""
+        projection, offset = self.projection, self.offset
         chunks = [
             self._scale(self._scale(rows.to(projection.dtype) - self.origin) @ projection - offset)
             for rows in features.split(_CHUNK)

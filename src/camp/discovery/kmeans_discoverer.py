@@ -7,7 +7,7 @@ from camp.core.seeds import generator
 from camp.core.types import UNLABELLED
 from camp.discovery.base import DiscoveryResult, FeatureBatch, NumberEstimate
 from camp.discovery.number_of_categories import estimate_n_novel
-from camp.discovery.semi_supervised_kmeans import Anchors, KMeans, semi_supervised_kmeans
+from camp.discovery.semi_supervised_kmeans import KMeans, semi_supervised_kmeans
 
 
 class SemiSupervisedKMeansDiscoverer:
@@ -49,21 +49,13 @@ class SemiSupervisedKMeansDiscoverer:
     def load_state(self, state: dict[str, Tensor]) -> None:
         """Nothing to restore."""
 
-    def _cluster(
-        self,
-        points: Tensor,
-        batch: FeatureBatch,
-        n_novel: int,
-        progress: Progress,
-        anchors: Anchors | None = None,
-    ) -> KMeans:
+    def _cluster(self, points: Tensor, batch: FeatureBatch, n_novel: int, progress: Progress) -> KMeans:
         """Cluster the points (n, d) of a batch."""
         with progress.track("Clustering", self.n_init) as bar:
             return semi_supervised_kmeans(
                 points,
                 batch.labels,
                 n_novel,
-                anchors=anchors,
                 n_init=self.n_init,
                 max_iterations=self.max_iterations,
                 generator=generator(batch.seed, "clustering", batch.index),

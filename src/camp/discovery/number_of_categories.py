@@ -16,8 +16,6 @@ hidden; and as novel categories are counted, whole classes have to be hidden too
 The score of k is the mean over the folds, which are the same for every k.
 """
 
-from collections.abc import Callable
-
 import torch
 from sklearn.metrics import silhouette_score
 from torch import Tensor
@@ -44,11 +42,7 @@ def estimate_n_novel(
     max_novel: int,
     generator: torch.Generator,
     *,
-    n_folds: int = N_FOLDS,
-    n_steps: int = N_STEPS,
     n_init: int = 20,
-    embed: Callable[[Tensor], Tensor] | None = None,
-    tolerance: float = 0.0,
     progress: Progress | None = None,
 ) -> NumberEstimate:
     """Estimate the number of novel categories with the help of hidden labels.
@@ -58,13 +52,8 @@ def estimate_n_novel(
         labels: (n,) known class of each image, or UNLABELLED.
         max_novel: Greatest number considered; never more than there are unlabelled images.
         generator: Source of the folds and of the starts of k-means.
-        n_folds, n_steps: As N_FOLDS and N_STEPS.
         n_init: Runs of k-means per fold and candidate. Few runs end in bad local optima and make
             the curve ragged.
-        embed: Points (n, d) to cluster, given the labels that a fold does not hide; by default the
-            features.
-        tolerance: With 0, the smallest of the best numbers is taken. Otherwise the greatest number
-            whose score is within the tolerance of the best.
         progress: Receives a bar.
     """
     known = labels[labels != UNLABELLED].unique()
@@ -77,26 +66,24 @@ def estimate_n_novel(
         raise CampError(f"max_novel counts categories and cannot be {max_novel}.")
     maximum = min(max_novel, int((labels == UNLABELLED).sum()))
     folds = []
-    for group in random_groups(known, min(n_folds, len(known)), generator):
+    for group in random_groups(known, min(N_FOLDS, len(known)), generator):
         half = torch.rand(len(labels), generator=generator).to(labels.device) < 0.5
         hidden = (labels != UNLABELLED) & (torch.isin(labels, group) | half)
-        shown = labels.masked_fill(hidden, UNLABELLED)
-        folds.append((hidden, shown, features if embed is None else embed(shown)))
+        folds.append((hidden, labels.masked_fill(hidden, UNLABELLED)))
 
     def score(n_novel: int) -> float:
         accuracies = []
-        for hidden, shown, points in folds:
+        for hidden, shown in folds:
             n_clusters = len(known) + n_novel - len(shown[shown != UNLABELLED].unique())
-            clusters = semi_supervised_kmeans(points, shown, n_clusters, n_init=n_init, generator=generator)
+            clusters = semi_supervised_kmeans(features, shown, n_clusters, n_init=n_init, generator=generator)
             accuracies.append(cluster_accuracy(clusters.assignments[hidden], labels[hidden]))
         return sum(accuracies) / len(accuracies)
 
     best, scores = coarse_to_fine(
         score,
         maximum,
-        n_steps,
-        prefer="greatest" if tolerance else "smallest",
-        tolerance=tolerance,
+        N_STEPS,
+        prefer="smallest",
         n_known=len(known),
         progress=progress or Progress(quiet=True),
     )

@@ -12,9 +12,6 @@ Why it is fast without changing the algorithm:
 - Labelled points need no distances, and their contribution to the centres is computed once.
 - Sums of members are updated by the points that changed their cluster, which are soon few.
 - Converged runs are removed.
-
-Categories of earlier batches, whose images are gone, take part as `Anchors`: clusters that already
-have members.
 """
 
 import math
@@ -36,29 +33,17 @@ STATE_AT_ONCE = 2**24
 
 
 @dataclass(frozen=True)
-class Anchors:
-    """Known classes with members that are not among the points."""
-
-    labels: Tensor
-    """(m,) int64, without duplicates; they may also occur among the labels of the points."""
-    centroids: Tensor
-    """(m, D) mean of the members."""
-    weights: Tensor
-    """(m,) number of members, above 0."""
-
-
-@dataclass(frozen=True)
 class KMeans:
     """Result of the run with the lowest inertia."""
 
     centroids: Tensor
     """(k, D) known classes in the order of `known_labels`, then novel clusters."""
     known_labels: tuple[int, ...]
-    """Labels of points and anchors, sorted."""
+    """Labels of the points, sorted."""
     assignments: Tensor
     """(n,) int64 row of `centroids` of each point; for labelled points that of their class."""
     inertia: float
-    """Sum of squared distances to the centroids, of points and of anchors' means (per member)."""
+    """Sum of squared distances of the points to their centroids."""
     iterations: int
     """Number of iterations of the run."""
 
@@ -68,7 +53,6 @@ def semi_supervised_kmeans(
     labels: Tensor,
     n_novel: int,
     *,
-    anchors: Anchors | None = None,
     n_init: int = 100,
     max_iterations: int = 200,
     tolerance: float = 1e-4,
@@ -84,7 +68,6 @@ def semi_supervised_kmeans(
     Args:
         features: (n, D)
         labels: (n,) int64 known class of each point, or UNLABELLED.
-        anchors: Further known classes, or further members of the classes of `labels`.
         n_init: Number of runs from different starts.
         tolerance: A run stops when (sum over centres of the length of their step)^2 is smaller.
         generator: Source of the starts.
@@ -97,7 +80,7 @@ def semi_supervised_kmeans(
     >>> found.assignments.tolist(), found.known_labels, round(found.centroids[1].item(), 3)
     ([0, 0, 0, 1, 1], (7,), 9.1)
     """
-    known_labels = _check(features, labels, n_novel, n_init, max_iterations, anchors)
+    known_labels = _check(features, labels, n_novel, n_init, max_iterations)
     dtype = features.dtype if features.dtype in (torch.float32, torch.float64) else torch.float32
     device = features.device
     # Centring changes no distance and avoids cancellation in |c|^2 - 2 x.c.
@@ -112,11 +95,6 @@ def semi_supervised_kmeans(
         sums=x.new_zeros(k, x.shape[1]).index_add_(0, rows, x[labels != UNLABELLED]),
         counts=torch.bincount(rows, minlength=k).to(dtype),
     )
-    if anchors is not None:
-        anchored, weights = torch.searchsorted(known, anchors.labels), anchors.weights.to(dtype)
-        places = (anchors.centroids.double() - origin).to(dtype)
-        clamped.sums.index_add_(0, anchored, places * weights[:, None])
-        clamped.counts.index_add_(0, anchored, weights)
 
     # Without novel clusters or unlabelled points all runs are the same.
     random_runs = n_init if n_novel and len(unlabelled) else 1
@@ -137,18 +115,11 @@ def semi_supervised_kmeans(
     assignments[labels != UNLABELLED] = rows
     assignments[labels == UNLABELLED] = best.assignments
     centroids = _means(features, assignments, best.centres.double() + origin)
-    inertia = 0.0
-    if anchors is not None:
-        counts = torch.bincount(assignments, minlength=k)[anchored, None]
-        own = anchors.weights.double()[:, None]
-        means = anchors.centroids.double()
-        centroids[anchored] = (centroids[anchored] * counts + means * own) / (counts + own)
-        inertia = float((own * (means - centroids[anchored]).square()).sum())
     return KMeans(
         centroids=centroids.to(dtype),
         known_labels=known_labels,
         assignments=assignments,
-        inertia=inertia + _inertia(features, assignments, centroids),
+        inertia=_inertia(features, assignments, centroids),
         iterations=best.iterations,
     )
 
@@ -161,7 +132,7 @@ class _Points(NamedTuple):
 
 
 class _Clamped(NamedTuple):
-    """Labelled points and anchors, the same in every iteration: sums (k, D), 0 if novel, and counts (k,)."""
+    """Labelled points, the same in every iteration: sums (k, D), 0 if novel, and counts (k,)."""
 
     sums: Tensor
     counts: Tensor
@@ -177,9 +148,9 @@ class _Run(NamedTuple):
 
 
 def _check(
-    features: Tensor, labels: Tensor, n_novel: int, n_init: int, max_iterations: int, anchors: Anchors | None
+    features: Tensor, labels: Tensor, n_novel: int, n_init: int, max_iterations: int
 ) -> tuple[int, ...]:
-    """Check the input and return the labels of points and anchors, sorted."""
+    """Check the input and return the labels of the points, sorted."""
     if features.ndim != 2 or labels.shape != features.shape[:1]:
         raise CampError(
             f"Clustering needs features (n, D) and labels (n,), but was given {tuple(features.shape)} and "
@@ -192,13 +163,7 @@ def _check(
             f"Clustering needs n_novel >= 0, n_init >= 1 and max_iterations >= 1, but was given {n_novel}, "
             f"{n_init} and {max_iterations}."
         )
-    if anchors is not None:
-        if not bool(torch.isfinite(anchors.centroids).all()) or not bool((anchors.weights > 0).all()):
-            raise CampError("Anchors need finite centroids and weights above 0.")
-        if len(anchors.labels.unique()) != len(anchors.labels):
-            raise CampError("Anchors name a class twice.")
-    occurring = labels if anchors is None else torch.cat([labels, anchors.labels])
-    known = tuple(int(label) for label in occurring.unique().tolist() if label != UNLABELLED)
+    known = tuple(int(label) for label in labels.unique().tolist() if label != UNLABELLED)
     free = int((labels == UNLABELLED).sum())
     if n_novel > free:
         raise CampError(

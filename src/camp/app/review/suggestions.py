@@ -91,7 +91,7 @@ def suggest(knowledge: Knowledge, z: Tensor) -> Suggestions:
     sizes = y[kept].sum(dim=0)
     scores = scores.where(
         ~((sizes == 1) & (y > 0)), scores.amax(dim=1, keepdim=True)
-    )  # nobody else could vote for it
+    )  # no other image could vote for it
     losses = {c: float(F.cross_entropy(c * scores[kept], own[kept])) for c in SCALES}
     p = torch.softmax(min(losses, key=lambda c: losses[c]) * scores, dim=1).numpy()
     for row, id in knowledge.rejected:
