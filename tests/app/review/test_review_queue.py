@@ -5,13 +5,14 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+import torch
 from fastapi.testclient import TestClient
 from small_knowledge import state
 from small_workspace import NAMES
 
 from camp.app.review.questions import WORTH_ASKING, look_alikes
 from camp.app.review.state import ReviewState
-from camp.app.review.suggestions import embed, suggest
+from camp.app.review.suggestions import SHRINKAGE, leave_one_out_distances, suggest
 from camp.app.workspace.events import Confirmed, Moved, Named, Propagated, read_log, standing
 from camp.app.workspace.knowledge import CLUSTERED, REVIEWED
 from camp.app.workspace.report import BatchReport
@@ -257,19 +258,41 @@ def test_rejections_follow_their_images_into_the_next_step(workspace: Workspace,
 
 
 def test_suggestions_are_those_of_a_classifier_without_the_image(workspace: Workspace) -> None:
-    """Leave-one-out in closed form equals fitting again without the image."""
     known = workspace.knowledge()
-    z = embed(known.images.features)
-    seen = suggest(known, z)
+    seen = suggest(known)
     assert np.allclose(seen.probabilities.sum(axis=1), 1, atol=1e-4)
     row = int(known.rows_of(5)[0])
     moved = Moved(rows=[row], into=2).apply(known)
     moved.images.source[row] = CLUSTERED
-    wrong = suggest(moved, z)
+    wrong = suggest(moved)
     # The category of the image itself has no influence on what the others say of it.
     assert seen.ids[seen.probabilities[row].argmax()] == 5
     assert wrong.ids[wrong.probabilities[row].argmax()] == 5
     assert abs(seen.own[row] - wrong.probabilities[row, 4]) < 0.05
+
+
+def test_distances_without_the_image_equal_those_of_a_fit_without_it() -> None:
+    draw = torch.Generator().manual_seed(0)
+    index = torch.tensor([0] * 5 + [1] * 4 + [2] * 3)
+    x = torch.randn(12, 4, generator=draw) + 2.0 * torch.randn(3, 4, generator=draw)[index]
+    found = leave_one_out_distances(x, index, torch.ones(12, dtype=torch.bool), 3)
+
+    def scatter(rows: torch.Tensor) -> torch.Tensor:
+        parts = [x[rows & (index == k)] for k in range(3)]
+        return sum((part - part.mean(dim=0)).T @ (part - part.mean(dim=0)) for part in parts)
+
+    everything = torch.ones(12, dtype=torch.bool)
+    freedom = 12 - 3  # the size of the covariance is that of all images
+    for row in range(12):
+        rest = everything & (torch.arange(12) != row)
+        covariance = (1 - SHRINKAGE) * scatter(rest) + SHRINKAGE * scatter(
+            everything
+        ).trace() / 4 * torch.eye(4)
+        for k in range(3):
+            part = x[rest & (index == k)]
+            d = x[row] - part.mean(dim=0)
+            expected = d @ torch.linalg.inv(covariance / freedom) @ d / (1 + 1 / len(part))
+            assert found[row, k] == pytest.approx(float(expected), rel=1e-3)
 
 
 def test_groups_cover_the_unlabelled_images_of_the_batch_once(workspace: Workspace) -> None:
