@@ -1,11 +1,10 @@
 """The queue: what to ask a person next, by the expected number of images corrected per decision.
 
-There are four kinds of questions:
+There are three kinds of questions:
 
-    name        What are most of these? Images that look alike, whichever category they were put in.
-    same        Are these two the same kind?
-    propagate   These images look like corrected ones; do they go along?
-    check       Are these all X? Doubtful images that are in X or look like X, with other categories they may belong to.
+    name    What are most of these? Images that look alike, whichever category they were put in.
+    same    Are these two the same kind?
+    check   Are these all X? Doubtful images that are in X or look like X now, with other categories they may belong to.
 
 The gain of a question is the expected number of images that have the right name after the answer and not before. Its
 cost is one decision, and one for each image that has to be picked out by hand.
@@ -23,15 +22,13 @@ from camp.app.workspace.knowledge import CLUSTERED, DISCARDED, Knowledge
 from camp.app.workspace.overview import Overview
 from camp.core.seeds import seed_of
 
-Kind = Literal["name", "same", "propagate", "check"]
+Kind = Literal["name", "same", "check"]
 GROUP = 25
 """Images of a batch are divided into groups of about this many images that look alike."""
 MAIN = 0.6
 """A group stands for a category if it holds this share of its images."""
-MAX_CHECKED, MIN_CHECKED, MAX_PROPAGATED = 24, 6, 60
-"""Numbers of images of questions of the kinds `check` and `propagate`."""
-MARGIN = 0.4
-"""An image is proposed to go along if the other category is more probable than its own by this much."""
+MAX_CHECKED, MIN_CHECKED = 40, 6
+"""Numbers of images of a question of the kind `check`."""
 SURE = 0.9
 """Images that are more probable than this in their own category are settled."""
 UNSEEN = 0.5
@@ -43,8 +40,8 @@ WORTH_ASKING = 0.4
 """A question with a smaller rate is unlikely to correct anything."""
 LIKELY = 0.1
 """Names of categories that are more probable than this are offered."""
-CHOICES = 4
-"""Other categories that are offered for an image."""
+NAMES, CHOICES = 4, 9
+"""Numbers of categories that are offered for a group of images, and for an image that is not what was asked; each is one key."""
 
 
 @dataclass(frozen=True)
@@ -53,13 +50,13 @@ class Question:
 
     kind: Kind
     category: int
-    """The category that is asked about: that of most images (`name`), or of the first move (`propagate`)."""
+    """The category that is asked about: that of most images (`name`)."""
     others: tuple[int, ...]
     """Categories that may be the same (`same`), or whose name the images probably have (`name`); at most a few."""
     rows: tuple[int, ...]
     """Images that are shown."""
     choices: tuple[tuple[int, ...], ...]
-    """Of each shown image, other categories, the most probable first; `propagate` proposes the only one."""
+    """Of each shown image, other categories, the most probable first (`check`)."""
     gain: float
     cost: float
     main: bool = False
@@ -94,7 +91,6 @@ def questions(
     found = [
         *_names(knowledge, seen, suggestions, groups, answered, looked_at),
         *_same(knowledge, seen, suggestions),
-        *_propagations(knowledge, suggestions),
         *_checks(knowledge, suggestions),
     ]
     return sorted(found, key=lambda question: -question.rate)
@@ -158,7 +154,7 @@ def _names(
         main, size = int(ids[sizes.argmax()]), int(sizes.max())
         unnamed = knowledge.categories[main].name is None
         likely = suggestions.probabilities[rows].mean(axis=0) * named
-        likely_names = np.argsort(-likely, kind="stable")[:CHOICES]
+        likely_names = np.argsort(-likely, kind="stable")[:NAMES]
         others = tuple(int(suggestions.ids[at]) for at in likely_names if likely[at] >= LIKELY)
         gain = float((1 - right[rows]).sum())
         order = rows[np.argsort(seen.distance[rows], kind="stable")].tolist()
@@ -186,29 +182,12 @@ def _same(knowledge: Knowledge, seen: Overview, suggestions: Suggestions) -> Ite
         yield Question("same", into, tuple(others), (), (), gain, 1.0 + 0.5 * (len(others) - 1))
 
 
-def _propagations(knowledge: Knowledge, suggestions: Suggestions) -> Iterator[Question]:
-    """Propose that images go to the category that the others say, all at once."""
-    inside, own = _in_named(knowledge, suggestions), suggestions.own
-    p = suggestions.others * _named(knowledge, suggestions)
-    best, likely = p.argmax(axis=1), p.max(axis=1)
-    rows = np.flatnonzero((knowledge.images.source == CLUSTERED) & inside & (likely - own > MARGIN))
-    if not len(rows):
-        return
-    rows = rows[np.argsort(own[rows] - likely[rows], kind="stable")][:MAX_PROPAGATED]
-    rows = rows[np.lexsort((-likely[rows], best[rows]))]  # together by where they go
-    goes = suggestions.ids[best[rows]].tolist()
-    gain, cost = float(likely[rows].sum()), 1 + float(own[rows].sum())
-    yield Question("propagate", goes[0], (), tuple(rows.tolist()), tuple((id,) for id in goes), gain, cost)
-
-
 def _checks(knowledge: Knowledge, suggestions: Suggestions) -> Iterator[Question]:
     """Ask about doubtful images that are in a category with a name, or look like it."""
-    named, own, p = _named(knowledge, suggestions), suggestions.own, suggestions.probabilities * 1.0
-    p *= named
+    named, own = _named(knowledge, suggestions), suggestions.own
+    p = suggestions.probabilities * named
     doubtful = (knowledge.images.source == CLUSTERED) & _in_named(knowledge, suggestions)
     best, likely = p.argmax(axis=1), p.max(axis=1)
-    gains = 1 - own
-    order = np.argsort(-p, axis=1, kind="stable")
     for at in np.flatnonzero(named):
         rows = np.flatnonzero(doubtful & (best == at))
         if not len(rows):
@@ -216,18 +195,13 @@ def _checks(knowledge: Knowledge, suggestions: Suggestions) -> Iterator[Question
         rows = rows[np.argsort(likely[rows], kind="stable")]
         incoming = suggestions.position[rows] != at
         rows = np.concatenate([rows[incoming], rows[~incoming]])[:MAX_CHECKED]
-        rate = np.cumsum(gains[rows]) / (1 + np.cumsum(1 - likely[rows]))
+        rate = np.cumsum(1 - own[rows]) / (1 + np.cumsum(1 - likely[rows]))
         rows = rows[: max(int(rate.argmax()) + 1, MIN_CHECKED)]
-        choices = [
-            tuple(int(id) for id, share in zip(suggestions.ids[order[row]], p[row, order[row]]) if share > 0)
-            for row in rows
-        ]
+        order = np.argsort(-p[rows], axis=1, kind="stable")[:, 1 : CHOICES + 1]
+        together = np.lexsort((likely[rows], order[:, 0] if order.shape[1] else likely[rows]))
+        rows, order = rows[together], order[together]  # images that may be of the same other category
+        choices = [tuple(suggestions.ids[ats[p[row, ats] > 0]].tolist()) for row, ats in zip(rows, order)]
+        gain, cost = float((1 - own[rows]).sum()), 1 + float((1 - likely[rows]).sum())
         yield Question(
-            "check",
-            int(suggestions.ids[at]),
-            (),
-            tuple(rows.tolist()),
-            tuple(tuple(id for id in ids if id != suggestions.ids[at])[:CHOICES] for ids in choices),
-            float(gains[rows].sum()),
-            1 + float((1 - likely[rows]).sum()),
+            "check", int(suggestions.ids[at]), (), tuple(rows.tolist()), tuple(choices), gain, cost
         )
