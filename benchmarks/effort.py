@@ -208,19 +208,17 @@ class Reviewer:
             rows = [row for row in pictures if self.truth[row] == name]
             return "/api/make", {"rows": rows, "name": name}
         into = {row: named[self.truth[row]] for row in pictures}
-        others = [id if id != question["category"] else None for id in into.values()]
-        self._pick(others, [1 if into[row] in choices else 2 for row, choices in pictures.items()])
-        moved: dict[int, list[int]] = {}
-        for row, id in zip(pictures, others):
-            if id is not None:
-                moved.setdefault(id, []).append(row)
-        decision = {
-            "kind": "confirmed",
-            "category": question["category"],
-            "rows": [row for row, id in zip(pictures, others) if id is None],
-            "moved": _parts(moved),
-        }
-        return "/api/decide", {"decision": decision}
+        proposed = {picture["row"]: picture["proposed"] for picture in question["pictures"]}
+        goes = [id if id != proposed[row] else None for row, id in into.items()]
+        self._pick(goes, [1 if into[row] in choices else 2 for row, choices in pictures.items()])
+        parts = []
+        for id in dict.fromkeys(proposed.values()):
+            places: dict[int, list[int]] = {id: []}
+            for row in pictures:
+                if proposed[row] == id:
+                    places.setdefault(into[row], []).append(row)
+            parts.append({"category": id, "rows": places.pop(id), "moved": _parts(places)})
+        return "/api/decide", {"decision": {"kind": "checked", "parts": parts}}
 
     def _pick(self, goes: Sequence[int | str | None], costs: Sequence[int]) -> None:
         """Count the images that are picked out, in the order of the page, and the actions that this takes.

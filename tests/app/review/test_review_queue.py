@@ -10,7 +10,7 @@ from fastapi.testclient import TestClient
 from small_knowledge import state
 from small_workspace import NAMES
 
-from camp.app.review.questions import WORTH_ASKING, look_alikes
+from camp.app.review.questions import MAX_CHECKED, WORTH_ASKING, look_alikes
 from camp.app.review.state import ReviewState
 from camp.app.review.suggestions import SHRINKAGE, leave_one_out_distances, suggest
 from camp.app.workspace.events import Confirmed, Moved, Named, Propagated, read_log, standing
@@ -122,12 +122,47 @@ def test_a_group_is_confirmed_with_exceptions(page: TestClient, workspace: Works
         for picture in question["pictures"]:
             assert picture["row"] not in (first, third)  # what a person said is not asked about
             assert picture["row"] != second or 1 not in [
-                question["category"] * (question["kind"] == "check"),
+                picture["proposed"],
                 *picture["choices"],
             ]
     send(page, "undo")
     assert state(workspace.knowledge()) == before
     assert workspace.knowledge().rejected == frozenset()
+
+
+def test_several_groups_are_checked_in_one_decision(page: TestClient, workspace: Workspace) -> None:
+    before = state(workspace.knowledge())
+    (a, b, *_), (c, d, *_) = clustered(workspace, 1), clustered(workspace, 2)
+    parts = [
+        {"category": 1, "rows": [a], "moved": [{"rows": [b], "into": 2}]},
+        {"category": 2, "rows": [c], "others": [{"rows": [d], "into": 1}]},
+    ]
+    outcome = decide(page, "checked", parts=parts)
+    assert outcome["said"] == "2 pictures of 2 categories confirmed, 2 are something else."
+    images = workspace.knowledge().images
+    assert images.category[[a, b, c, d]].tolist() == [1, 2, 2, 1]
+    assert images.source[[a, b, c, d]].tolist() == [REVIEWED, REVIEWED, REVIEWED, CLUSTERED]
+    assert workspace.knowledge().rejected == {(b, 1), (d, 2)}
+    assert not {a, b, c, d} & {
+        picture["row"]
+        for question in questions(page)
+        if question["kind"] == "name"
+        for picture in question["pictures"]
+    }
+    send(page, "undo")
+    assert state(workspace.knowledge()) == before
+
+
+def test_a_check_shows_a_bounded_number_of_pictures_by_category(page: TestClient) -> None:
+    checks = [one for one in questions(page) if one["kind"] == "check"]
+    assert checks
+    for one in checks:
+        proposed = [picture["proposed"] for picture in one["pictures"]]
+        assert len(proposed) <= MAX_CHECKED
+        assert proposed[0] == one["category"]
+        assert len([id for id, _ in itertools.groupby(proposed)]) == len(set(proposed))  # side by side
+        for picture in one["pictures"]:
+            assert picture["proposed"] not in picture["choices"]
 
 
 def test_similar_pictures_go_along_in_one_decision(page: TestClient, workspace: Workspace) -> None:
@@ -178,6 +213,8 @@ def test_what_is_different_is_not_asked_again(page: TestClient) -> None:
         ("confirmed", {"category": 1, "moved": [{"rows": [0], "into": 1}]}, "cannot go there"),
         ("confirmed", {"category": 99, "rows": [0]}, "no category 99"),
         ("confirmed", {"category": 1, "rows": [4000]}, "not 4000"),
+        ("checked", {"parts": []}, "No picture was chosen"),
+        ("checked", {"parts": [{"category": 1, "rows": [0]}, {"category": 2, "rows": [0]}]}, "two places"),
         ("propagated", {"moves": []}, "No picture was chosen"),
         ("propagated", {"kept": [{"rows": [4000], "into": 1}]}, "not 4000"),
         ("propagated", {"moves": [{"rows": [0], "into": 2}], "name": "nought"}, "already"),

@@ -85,11 +85,12 @@ export function show(root) {
 
   /** Do to all pictures up to this one what was done to the one that was picked last. */
   function reach(row) {
-    const all = rows(queue.question);
-    const [from, to] = [all.indexOf(last), all.indexOf(row)].sort((a, b) => a - b);
-    for (const one of all.slice(from, to + 1)) {
-      if (picked.has(last)) picked.set(one, picked.get(last));
-      else picked.delete(one);
+    const all = queue.question.pictures;
+    const [from, to] = [last, row].map((one) => all.findIndex((picture) => picture.row === one)).sort((a, b) => a - b);
+    const into = picked.get(last);
+    for (const picture of all.slice(from, to + 1)) {
+      if (into === undefined || into === picture.proposed) picked.delete(picture.row);
+      else picked.set(picture.row, into);
     }
     redraw(row);
   }
@@ -157,27 +158,25 @@ export function show(root) {
         if (next === undefined) picked.delete(picture.row);
         else picked.set(picture.row, next);
       };
-      const yes = () => {
-        const moved = new Map();
-        const others = new Map();
-        for (const picture of question.pictures) {
+      const sections = [...new Set(question.pictures.map((picture) => picture.proposed))];
+      const of = (id) => question.pictures.filter((picture) => picture.proposed === id);
+      const part = (category) => {
+        const [moved, others] = [new Map(), new Map()];
+        for (const picture of of(category)) {
           const into = picked.get(picture.row);
           if (into === undefined) continue;
           const [places, id] = into === -1 ? [others, picture.choices[0]] : [moved, into];
           places.set(id, [...(places.get(id) ?? []), picture.row]);
         }
-        const parts = (places) => [...places].map(([into, rows]) => ({ into, rows }));
-        return decide({ kind: "confirmed", category: question.category, rows: rows(question).filter((row) => !picked.has(row)), moved: parts(moved), others: parts(others) });
+        const list = (places) => [...places].map(([into, rows]) => ({ into, rows }));
+        return { category, rows: of(category).map((one) => one.row).filter((row) => !picked.has(row)), moved: list(moved), others: list(others) };
       };
-      const no = () => {
-        question.pictures.forEach((picture) => { if (!picked.has(picture.row) && picture.choices.length) picked.set(picture.row, picture.choices[0]); });
-        draw();
-      };
+      const yes = () => decide({ kind: "checked", parts: sections.map(part) });
       const here = () => question.pictures.find((one) => one.row === Number(document.activeElement?.dataset?.row ?? NaN));
       const move = async () => {
         const picture = here();
         if (!picture) return false;
-        const answer = await choose(`What is ${baseName(picture.file)}?`, { near: picture.choices, without: question.category, offerNew: true });
+        const answer = await choose(`What is ${baseName(picture.file)}?`, { near: picture.choices, without: picture.proposed, offerNew: true });
         const alike = rows(question).filter((row) => row === picture.row || picked.get(row) === -1);
         if (answer?.id !== undefined) pick(picture.row, answer.id);
         else if (answer) await send("/api/make", { rows: alike, name: answer.name ?? null });
@@ -199,12 +198,14 @@ export function show(root) {
       };
       const caption = (picture) => { const into = picked.get(picture.row); return into === -1 ? "something else" : into === undefined ? null : `→ ${name(into)}`; };
       return {
-        title: ["Are these all ", h("em", null, name(question.category)), "?"],
+        title: sections.length > 1 ? ["Is each of these in its place?"] : ["Are these all ", h("em", null, name(question.category)), "?"],
         text: "Point at a picture that is not, and press the number of what it is; a click takes the likeliest. A click with shift does the same to all pictures in between. Those that were put elsewhere come here with yes.",
-        content: h("div", { onfocusin: say }, grid(question.pictures, (picture, place) => tile(picture, { caption: caption(picture), click, first: place === 0, offers: picture.choices.slice(0, ON_TILE) }))),
+        content: h("div", { class: "along", onfocusin: say }, sections.map((id) => h("section", { style: sections.length > 1 && `width:min(100%, ${160 * of(id).length - 10}px)` },
+          sections.length > 1 && h("h2", { class: "row" }, label(id)),
+          grid(of(id), (picture) => tile(picture, { caption: caption(picture), click, first: picture === question.pictures[0], offers: picture.choices.slice(0, ON_TILE) }))))),
         answers: [button([h("kbd", null, "y"), picked.size ? ` ${many(question.pictures.length - picked.size, "picture")} of ${question.pictures.length} ${question.pictures.length - picked.size === 1 ? "is" : "are"}` : " Yes, all"], yes, { class: "strong" }),
-          button([h("kbd", null, "n"), " None of them"], no), offered],
-        keys: { y: yes, Enter: yes, n: no, m: move, ...digits, ...walk },
+          offered],
+        keys: { y: yes, Enter: yes, m: move, ...digits, ...walk },
       };
     },
   };
