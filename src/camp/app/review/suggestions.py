@@ -92,12 +92,12 @@ def leave_one_out_distances(x: Tensor, own: Tensor, kept: Tensor, n_classes: int
     v, at = x - means[own], own[:, None]
     n = sizes[own]
     without = n / (n - 1).clamp_min(1) * kept  # n_k / (n_k - 1)
-    q = (x * v).sum(dim=1, keepdim=True) - v @ means.T
+    inner, between = x @ means.T, means @ means.T
+    q = (x * v).sum(dim=1, keepdim=True) - inner + between[own]
     c = (1 - SHRINKAGE) / max(scatter.degrees_of_freedom, 1) * without
     g = c / (1 - (c * v.square().sum(dim=1)).clamp_max(0.99))
-    d = x.square().sum(dim=1, keepdim=True) - 2 * x @ means.T + means.square().sum(dim=1)
-    d += g[:, None] * q.square()
-    d /= 1 + 1 / sizes
+    d = x.square().sum(dim=1, keepdim=True) - 2 * inner + between.diagonal()
+    d = d.addcmul_(q.square_(), g[:, None]).div_(1 + 1 / sizes)
     mine = d.gather(1, at) * (1 + 1 / sizes)[at] * (without**2 / (1 + 1 / (n - 1).clamp_min(1)))[:, None]
     alone = ((n == 1) & kept)[:, None]  # no other image could vote for the category
     mine = torch.where(alone, d.scatter(1, at, torch.inf).amin(dim=1, keepdim=True), mine)
