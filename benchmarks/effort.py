@@ -3,6 +3,10 @@
 python benchmarks/effort.py --cub CUB --cifar CIFAR [--cache FOLDER]
     Print a table for CUB-200, CIFAR-100 and a long-tailed cut of CUB-200, from class folders in train/ and test/. Without
     data sets, for the digits of scikit-learn. Features are computed once and kept in FOLDER.
+python benchmarks/effort.py --bound --cub CUB --cifar CIFAR [--cache FOLDER]
+    Print the errors of classifiers that are given all true classes, in cross-validation. What the best of them has wrong
+    beyond 5 % has to be picked out by hand, and each new class has to be named: fewer decisions are not possible by a page
+    that shows what such a classifier says and counts every image that is picked out.
 make bench
     The key `effort_ratio` is that of the digits, or of CUB-200 and CIFAR-100 if CAMP_CUB and CAMP_CIFAR name their folders.
 
@@ -11,8 +15,13 @@ of the default backbone, without training. A simulated person who knows the true
 HTTP requests: the person answers the first question of the queue, and sees only the images of this question.
 
 Every request counts as a decision, and so does every image that is picked out by hand in a group: one press of a key if the
-right category is among those offered for the image, and two if it has to be searched for. `requests` counts the requests
-alone, each of which is one event in the log and one undo. Alternatives, on the same features:
+right category is among those offered for the image, and two if it has to be searched for. Two other counts are printed:
+
+actions       Presses of keys and clicks: images side by side that go to the same category are picked by two actions, one for
+              the image at one end, and a click with shift on the other end.
+requests      Requests alone, each of which is one event in the log and one undo.
+
+Alternatives, on the same features:
 
 one by one    Images are named in random order; a nearest-centroid classifier, which starts with the labelled images and is
               fitted again after each, names the others.
@@ -21,6 +30,7 @@ k-means       As many clusters as there are classes get the name of most of thei
 """
 
 import argparse
+import itertools
 import os
 import tempfile
 from collections import Counter
@@ -34,6 +44,9 @@ import torch
 from fastapi.testclient import TestClient
 from sklearn.cluster import KMeans
 from sklearn.datasets import load_digits
+from sklearn.linear_model import LogisticRegression
+from sklearn.model_selection import StratifiedKFold
+from sklearn.preprocessing import normalize
 
 from camp.app.inputs.arrays import ArrayImages
 from camp.app.review.app import review_app
@@ -46,12 +59,16 @@ from camp.core.seeds import generator
 from camp.data.augmentations import normalise_, to_unit
 from camp.data.bank.pipeline import decode_resized, prefetch_map
 from camp.data.datasets.base import FileReader
+from camp.discovery.class_scatter import WithinClassScatter, class_sums
+from camp.discovery.plda import Plda
 from camp.nn.backbones import BackboneSettings, make_backbone
 
 CLASSES, LABELLED_CLASSES, PER_CLASS, LABELLED = 30, 10, 55, 15
 N_BATCHES, TAIL_RATIO, GOAL = 3, 10, 0.95
 """Batches of disjoint classes, size of the largest class over that of the smallest in the cut, and share of right names."""
 MAX_REQUESTS = 2000
+FOLDS, SHRINKAGE, FIT = 10, 0.5, 0.1
+"""Parts of the cross-validation, shrinkage of LDA and PLDA, and C of logistic regression relative to the dimension."""
 
 
 @dataclass(frozen=True)
@@ -75,6 +92,7 @@ class Effort:
     """Decisions per 1,000 unlabelled images."""
 
     page: float
+    actions: float
     requests: float
     one_by_one: float
     k_means: float
@@ -142,7 +160,7 @@ class Reviewer:
 
     def __init__(self, page: TestClient, batch: Batch) -> None:
         self.page, self.truth = page, batch.truth
-        self.requests = self.picked = 0
+        self.requests = self.picked = self.actions = 0
 
     def answer(self) -> bool:
         """Answer the first question; return whether there was one."""
@@ -174,19 +192,8 @@ class Reviewer:
         same = [id for id in question["others"] if kind(id) == kind(into)]
         different = [id for id in question["others"] if id not in same]
         self.picked += min(len(same), len(different))
+        self.actions += min(len(same), len(different))
         decision = {"kind": "merged-several", "into": into, "categories": same, "different": different}
-        return "/api/decide", {"decision": decision}
-
-    def _propagate(
-        self, question: dict[str, Any], titles: dict[int, str | None]
-    ) -> tuple[str, dict[str, Any]]:
-        moves: dict[int, list[int]] = {}
-        kept: dict[int, list[int]] = {}
-        for picture in question["pictures"]:
-            stays = titles[picture["category"]] == self.truth[picture["row"]]
-            (kept if stays else moves).setdefault(picture["choices"][0], []).append(picture["row"])
-        self.picked += sum(map(len, kept.values())) if moves else 0
-        decision = {"kind": "propagated", "moves": _parts(moves), "kept": _parts(kept)}
         return "/api/decide", {"decision": decision}
 
     def _check(self, question: dict[str, Any], titles: dict[int, str | None]) -> tuple[str, dict[str, Any]]:
@@ -194,30 +201,44 @@ class Reviewer:
         pictures = {picture["row"]: picture["choices"] for picture in question["pictures"]}
         missing = Counter(self.truth[row] for row in pictures if self.truth[row] not in named)
         if missing:  # a class without a category: it is made of the images in sight
-            [(name, count)] = missing.most_common(1)
-            self.picked += count
-            return "/api/make", {"rows": [row for row in pictures if self.truth[row] == name], "name": name}
-        rows = [row for row in pictures if named[self.truth[row]] == question["category"]]
-        moved: dict[int, list[int]] = {}
-        for row in sorted(pictures.keys() - set(rows)):
-            into = named[self.truth[row]]
-            moved.setdefault(into, []).append(row)
-            self.picked += 1 if into in pictures[row] else 2
-        decision = {
-            "kind": "confirmed",
-            "category": question["category"],
-            "rows": rows,
-            "moved": _parts(moved),
-        }
-        return "/api/decide", {"decision": decision}
+            name = missing.most_common(1)[0][0]
+            self._pick([name if self.truth[row] == name else None for row in pictures], [1] * len(pictures))
+            self.picked += 1  # where the name is typed
+            self.actions += 1
+            rows = [row for row in pictures if self.truth[row] == name]
+            return "/api/make", {"rows": rows, "name": name}
+        into = {row: named[self.truth[row]] for row in pictures}
+        proposed = {picture["row"]: picture["proposed"] for picture in question["pictures"]}
+        goes = [id if id != proposed[row] else None for row, id in into.items()]
+        self._pick(goes, [1 if into[row] in choices else 2 for row, choices in pictures.items()])
+        parts = []
+        for id in dict.fromkeys(proposed.values()):
+            places: dict[int, list[int]] = {id: []}
+            for row in pictures:
+                if proposed[row] == id:
+                    places.setdefault(into[row], []).append(row)
+            parts.append({"category": id, "rows": places.pop(id), "moved": _parts(places)})
+        return "/api/decide", {"decision": {"kind": "checked", "parts": parts}}
+
+    def _pick(self, goes: Sequence[int | str | None], costs: Sequence[int]) -> None:
+        """Count the images that are picked out, in the order of the page, and the actions that this takes.
+
+        Images in a row that go to the same place take two actions: one is picked, and a click with shift on the other end
+        does the same to all up to there.
+        """
+        for place, run in itertools.groupby(zip(goes, costs), key=lambda one: one[0]):
+            if place is not None:
+                prices = [cost for _, cost in run]
+                self.picked += sum(prices)
+                self.actions += min(sum(prices), min(prices[0], prices[-1]) + 1)
 
 
 def _parts(places: dict[int, list[int]]) -> list[dict[str, Any]]:
     return [{"into": into, "rows": rows} for into, rows in places.items()]
 
 
-def on_the_page(batch: Batch) -> tuple[float, float]:
-    """Return the decisions and the requests on the review page."""
+def on_the_page(batch: Batch) -> tuple[int, int, int]:
+    """Return the decisions on the review page, counted strictly, by actions, and by requests."""
     settings = WorkspaceSettings(BackboneSettings(backbone="embeddings").with_vectors(batch.features))
     workspace = Workspace.in_memory(settings)
     labels = np.where(batch.labelled, batch.truth, None)
@@ -232,7 +253,7 @@ def on_the_page(batch: Batch) -> tuple[float, float]:
                 break
             if not reviewer.answer():
                 raise SystemExit("The page has no question left, and too few images have the right name.")
-    return reviewer.requests + reviewer.picked, reviewer.requests
+    return reviewer.requests + reviewer.picked, reviewer.requests + reviewer.actions, reviewer.requests
 
 
 # The alternatives.
@@ -272,7 +293,69 @@ def k_means(batch: Batch) -> int:
     return n_clusters + max(0, int(np.ceil(GOAL * len(rows))) - right)
 
 
-def effort(batches: Sequence[Batch], progress: Progress, title: str) -> Effort:
+# What the features allow.
+
+
+def scores(x: np.ndarray, y: np.ndarray, new: np.ndarray, n_classes: int) -> dict[str, np.ndarray]:
+    """Return scores (m, K) of images `new` (m, D) by classifiers of images x (n, D) of the classes y (n,)."""
+    one_hot = np.eye(n_classes)[y]
+    means = (one_hot.T @ x) / one_hot.sum(axis=0)[:, None]
+    biased, biased_new = (np.c_[part, np.ones(len(part))] for part in (x, new))
+    gram = biased.T @ biased
+    gram += 0.3 * np.trace(gram) / len(gram) * np.eye(len(gram))
+    similar = new @ x.T
+    similar[similar < np.sort(similar, axis=1)[:, -10, None]] = -np.inf
+    index, points = torch.from_numpy(y), torch.from_numpy(x).float()
+    scatter = WithinClassScatter.empty(x.shape[1]).add(points, index)
+    whitening = scatter.whitening(SHRINKAGE).numpy()
+    u, v, centroids = x @ whitening, new @ whitening, means @ whitening
+    axes = np.linalg.svd(centroids - centroids.mean(axis=0), full_matrices=False)[2][: n_classes - 1].T
+    p, q = torch.from_numpy(u @ axes), torch.from_numpy(v @ axes)
+    plda = Plda.fit(p, index, n_classes)
+    posterior = plda.posterior(torch.bincount(index, minlength=n_classes), class_sums(p, index, n_classes))
+    return {
+        "ridge": biased_new @ np.linalg.solve(gram, biased.T @ one_hot),
+        "LDA": v @ centroids.T - 0.5 * (centroids**2).sum(axis=1),
+        "PLDA": plda.log_predictive(q, posterior).numpy(),
+        "10 neighbours": np.exp(10 * similar) @ one_hot,
+        "logistic regression": LogisticRegression(C=FIT * x.shape[1], max_iter=200, tol=1e-3)
+        .fit(x, y)
+        .decision_function(new),
+    }
+
+
+def errors(batch: Batch) -> dict[str, float]:
+    """Return the errors of classifiers on the unlabelled images, in cross-validation with all true classes."""
+    names, y = np.unique(batch.truth.astype(str), return_inverse=True)
+    x = batch.features.astype(np.float64)
+    x = normalize(x - x.mean(axis=0))
+    found: dict[str, np.ndarray] = {}
+    for train, test in StratifiedKFold(min(FOLDS, np.bincount(y).min()), shuffle=True, random_state=0).split(
+        x, y
+    ):
+        for title, values in scores(x[train], y[train], x[test], len(names)).items():
+            found.setdefault(title, np.zeros(len(y), dtype=np.int64))[test] = values.argmax(axis=1)
+    return {title: 1 - batch.right(names[guess]) for title, guess in found.items()}
+
+
+def print_bounds(batches: dict[str, list[Batch]]) -> None:
+    """Print what a page needs at least: names of new classes, and the images that the best classifier has wrong."""
+    for title, some in batches.items():
+        table = [errors(batch) for batch in some]
+        means = {name: float(np.mean([row[name] for row in table])) for name in table[0]}
+        unnamed = [
+            len(set(batch.truth) - set(batch.truth[batch.labelled])) / (~batch.labelled).sum()
+            for batch in some
+        ]
+        least = 1000 * (float(np.mean(unnamed)) + max(0.0, min(means.values()) - (1 - GOAL)))
+        print(
+            f"{title}: {', '.join(f'{name} {100 * value:.1f} %' for name, value in means.items())} wrong;",
+            end=" ",
+        )
+        print(f"at least {least:.0f} decisions per 1,000 images", flush=True)
+
+
+def effort(title: str, batches: Sequence[Batch], progress: Progress) -> Effort:
     """Measure all ways of naming on some batches."""
     table = []
     with progress.track(f"Naming {title}", len(batches)) as bar:
@@ -296,15 +379,13 @@ def batches_of(root: Path, cache: Path, tail: bool, progress: Progress) -> list[
     return [make_batch(features, classes, part, tail, seed) for seed, part in enumerate(parts)]
 
 
-def measurements(cub: Path | None, cifar: Path | None, cache: Path, progress: Progress) -> dict[str, Effort]:
-    """Measure the data sets that are given, or else the digits."""
+def all_batches(
+    cub: Path | None, cifar: Path | None, cache: Path, progress: Progress
+) -> dict[str, list[Batch]]:
+    """Return the batches of the data sets that are given, or else of the digits."""
     sets = [("CUB-200", cub, False), ("CIFAR-100", cifar, False), ("CUB-200, long-tailed", cub, True)]
-    found = {
-        title: effort(batches_of(root, cache, tail, progress), progress, title)
-        for title, root, tail in sets
-        if root is not None
-    }
-    return found or {"digits": effort(digits(), progress, "digits")}
+    found = {title: batches_of(root, cache, tail, progress) for title, root, tail in sets if root is not None}
+    return found or {"digits": digits()}
 
 
 def measure() -> dict[str, float]:
@@ -312,11 +393,18 @@ def measure() -> dict[str, float]:
     cub, cifar = (
         Path(value) if (value := os.environ.get(key)) else None for key in ("CAMP_CUB", "CAMP_CIFAR")
     )
+    progress = Progress(quiet=True)
     with tempfile.TemporaryDirectory() as cache:
-        found = measurements(cub, cifar, Path(cache), Progress(quiet=True)).values()
+        sets = all_batches(cub, cifar, Path(cache), progress)
+    found = [effort(title, batches, progress) for title, batches in sets.items()]
+
+    def ratio(kind: str) -> float:
+        return round(float(np.mean([one.one_by_one / getattr(one, kind) for one in found])), 2)
+
     return {
-        "effort_ratio": round(float(np.mean([one.one_by_one / one.page for one in found])), 2),
-        "effort_ratio_requests": round(float(np.mean([one.one_by_one / one.requests for one in found])), 2),
+        "effort_ratio": ratio("page"),
+        "effort_ratio_actions": ratio("actions"),
+        "effort_ratio_requests": ratio("requests"),
     }
 
 
@@ -330,14 +418,18 @@ def main() -> None:
     parser.add_argument(
         "--cache", type=Path, default=Path(tempfile.gettempdir()), help="folder that keeps the features"
     )
+    parser.add_argument("--bound", action="store_true", help="print the least number of decisions instead")
     options = parser.parse_args()
-    print(
-        "| decisions per 1,000 images | review page | of them requests | one by one | k-means | one by one / page |"
-    )
-    print("|---|---|---|---|---|---|")
-    for title, one in measurements(options.cub, options.cifar, options.cache, Progress()).items():
-        counts = " | ".join(f"{value:.0f}" for value in (one.page, one.requests, one.one_by_one, one.k_means))
+    sets = all_batches(options.cub, options.cifar, options.cache, Progress())
+    if options.bound:
+        return print_bounds(sets)
+    columns = "review page", "actions", "requests", "one by one", "k-means", "one by one / page"
+    print(f"| decisions per 1,000 images | {' | '.join(columns)} |\n|{'---|' * 7}")
+    for title, batches in sets.items():
+        one = effort(title, batches, Progress())
+        counts = " | ".join(f"{value:.0f}" for value in vars(one).values())
         print(f"| {title} | {counts} | {one.one_by_one / one.page:.2f} |", flush=True)
+    return None
 
 
 if __name__ == "__main__":

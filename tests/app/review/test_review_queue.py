@@ -5,13 +5,14 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+import torch
 from fastapi.testclient import TestClient
 from small_knowledge import state
 from small_workspace import NAMES
 
-from camp.app.review.questions import WORTH_ASKING, look_alikes
+from camp.app.review.questions import MAX_CHECKED, WORTH_ASKING, look_alikes
 from camp.app.review.state import ReviewState
-from camp.app.review.suggestions import embed, suggest
+from camp.app.review.suggestions import SHRINKAGE, leave_one_out_distances, suggest
 from camp.app.workspace.events import Confirmed, Moved, Named, Propagated, read_log, standing
 from camp.app.workspace.knowledge import CLUSTERED, REVIEWED
 from camp.app.workspace.report import BatchReport
@@ -121,12 +122,47 @@ def test_a_group_is_confirmed_with_exceptions(page: TestClient, workspace: Works
         for picture in question["pictures"]:
             assert picture["row"] not in (first, third)  # what a person said is not asked about
             assert picture["row"] != second or 1 not in [
-                question["category"] * (question["kind"] == "check"),
+                picture["proposed"],
                 *picture["choices"],
             ]
     send(page, "undo")
     assert state(workspace.knowledge()) == before
     assert workspace.knowledge().rejected == frozenset()
+
+
+def test_several_groups_are_checked_in_one_decision(page: TestClient, workspace: Workspace) -> None:
+    before = state(workspace.knowledge())
+    (a, b, *_), (c, d, *_) = clustered(workspace, 1), clustered(workspace, 2)
+    parts = [
+        {"category": 1, "rows": [a], "moved": [{"rows": [b], "into": 2}]},
+        {"category": 2, "rows": [c], "others": [{"rows": [d], "into": 1}]},
+    ]
+    outcome = decide(page, "checked", parts=parts)
+    assert outcome["said"] == "2 pictures of 2 categories confirmed, 2 are something else."
+    images = workspace.knowledge().images
+    assert images.category[[a, b, c, d]].tolist() == [1, 2, 2, 1]
+    assert images.source[[a, b, c, d]].tolist() == [REVIEWED, REVIEWED, REVIEWED, CLUSTERED]
+    assert workspace.knowledge().rejected == {(b, 1), (d, 2)}
+    assert not {a, b, c, d} & {
+        picture["row"]
+        for question in questions(page)
+        if question["kind"] == "name"
+        for picture in question["pictures"]
+    }
+    send(page, "undo")
+    assert state(workspace.knowledge()) == before
+
+
+def test_a_check_shows_a_bounded_number_of_pictures_by_category(page: TestClient) -> None:
+    checks = [one for one in questions(page) if one["kind"] == "check"]
+    assert checks
+    for one in checks:
+        proposed = [picture["proposed"] for picture in one["pictures"]]
+        assert len(proposed) <= MAX_CHECKED
+        assert proposed[0] == one["category"]
+        assert len([id for id, _ in itertools.groupby(proposed)]) == len(set(proposed))  # side by side
+        for picture in one["pictures"]:
+            assert picture["proposed"] not in picture["choices"]
 
 
 def test_similar_pictures_go_along_in_one_decision(page: TestClient, workspace: Workspace) -> None:
@@ -177,6 +213,8 @@ def test_what_is_different_is_not_asked_again(page: TestClient) -> None:
         ("confirmed", {"category": 1, "moved": [{"rows": [0], "into": 1}]}, "cannot go there"),
         ("confirmed", {"category": 99, "rows": [0]}, "no category 99"),
         ("confirmed", {"category": 1, "rows": [4000]}, "not 4000"),
+        ("checked", {"parts": []}, "No picture was chosen"),
+        ("checked", {"parts": [{"category": 1, "rows": [0]}, {"category": 2, "rows": [0]}]}, "two places"),
         ("propagated", {"moves": []}, "No picture was chosen"),
         ("propagated", {"kept": [{"rows": [4000], "into": 1}]}, "not 4000"),
         ("propagated", {"moves": [{"rows": [0], "into": 2}], "name": "nought"}, "already"),
@@ -257,19 +295,41 @@ def test_rejections_follow_their_images_into_the_next_step(workspace: Workspace,
 
 
 def test_suggestions_are_those_of_a_classifier_without_the_image(workspace: Workspace) -> None:
-    """Leave-one-out in closed form equals fitting again without the image."""
     known = workspace.knowledge()
-    z = embed(known.images.features)
-    seen = suggest(known, z)
+    seen = suggest(known)
     assert np.allclose(seen.probabilities.sum(axis=1), 1, atol=1e-4)
     row = int(known.rows_of(5)[0])
     moved = Moved(rows=[row], into=2).apply(known)
     moved.images.source[row] = CLUSTERED
-    wrong = suggest(moved, z)
+    wrong = suggest(moved)
     # The category of the image itself has no influence on what the others say of it.
     assert seen.ids[seen.probabilities[row].argmax()] == 5
     assert wrong.ids[wrong.probabilities[row].argmax()] == 5
     assert abs(seen.own[row] - wrong.probabilities[row, 4]) < 0.05
+
+
+def test_distances_without_the_image_equal_those_of_a_fit_without_it() -> None:
+    draw = torch.Generator().manual_seed(0)
+    index = torch.tensor([0] * 5 + [1] * 4 + [2] * 3)
+    x = torch.randn(12, 4, generator=draw) + 2.0 * torch.randn(3, 4, generator=draw)[index]
+    found = leave_one_out_distances(x, index, torch.ones(12, dtype=torch.bool), 3)
+
+    def scatter(rows: torch.Tensor) -> torch.Tensor:
+        parts = [x[rows & (index == k)] for k in range(3)]
+        return sum((part - part.mean(dim=0)).T @ (part - part.mean(dim=0)) for part in parts)
+
+    everything = torch.ones(12, dtype=torch.bool)
+    freedom = 12 - 3  # the size of the covariance is that of all images
+    for row in range(12):
+        rest = everything & (torch.arange(12) != row)
+        covariance = (1 - SHRINKAGE) * scatter(rest) + SHRINKAGE * scatter(
+            everything
+        ).trace() / 4 * torch.eye(4)
+        for k in range(3):
+            part = x[rest & (index == k)]
+            d = x[row] - part.mean(dim=0)
+            expected = d @ torch.linalg.inv(covariance / freedom) @ d / (1 + 1 / len(part))
+            assert found[row, k] == pytest.approx(float(expected), rel=1e-3)
 
 
 def test_groups_cover_the_unlabelled_images_of_the_batch_once(workspace: Workspace) -> None:

@@ -140,6 +140,8 @@ class AskedTile(Tile):
     """Its present category."""
     choices: list[int]
     """Other categories that it may belong to, the most probable first."""
+    proposed: int | None
+    """The category that it is proposed for."""
 
 
 @dataclass(frozen=True)
@@ -289,14 +291,15 @@ def queue_answer(now: Snapshot, skip: int) -> QueueAnswer:
 
 def _question_answer(now: Snapshot, asked: Question) -> QuestionAnswer:
     choices = asked.choices or ((),) * len(asked.rows)
+    proposed = asked.proposed or (None,) * len(asked.rows)
     category = now.knowledge.images.category
     return QuestionAnswer(
         kind=asked.kind,
         category=asked.category,
         others=list(asked.others),
         pictures=[
-            AskedTile(**vars(tile), category=int(category[tile.row]), choices=list(ids))
-            for tile, ids in zip(_tiles(now, asked.rows), choices)
+            AskedTile(**vars(tile), category=int(category[tile.row]), choices=list(ids), proposed=into)
+            for tile, ids, into in zip(_tiles(now, asked.rows), choices, proposed)
         ],
         main=asked.main,
         gain=round(asked.gain, 2),

@@ -1,17 +1,17 @@
 """The queue: what to ask a person next, by the expected number of images corrected per decision.
 
-There are four kinds of questions:
+There are three kinds of questions:
 
-    name        What are most of these? Images that look alike, whichever category they were put in.
-    same        Are these two the same kind?
-    propagate   These images look like corrected ones; do they go along?
-    check       Are these all X? Doubtful images that are in X or look like X, with other categories they may belong to.
+    name    What are most of these? Images that look alike, whichever category they were put in.
+    same    Are these two the same kind?
+    check   Are these all X, and those all Y? Doubtful images that are in X or look like X now, and the same of a few other
+            categories, with other categories they may belong to.
 
 The gain of a question is the expected number of images that have the right name after the answer and not before. Its
 cost is one decision, and one for each image that has to be picked out by hand.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Literal
 
@@ -23,15 +23,13 @@ from camp.app.workspace.knowledge import CLUSTERED, DISCARDED, Knowledge
 from camp.app.workspace.overview import Overview
 from camp.core.seeds import seed_of
 
-Kind = Literal["name", "same", "propagate", "check"]
+Kind = Literal["name", "same", "check"]
 GROUP = 25
 """Images of a batch are divided into groups of about this many images that look alike."""
 MAIN = 0.6
 """A group stands for a category if it holds this share of its images."""
-MAX_CHECKED, MIN_CHECKED, MAX_PROPAGATED = 24, 6, 60
-"""Numbers of images of questions of the kinds `check` and `propagate`."""
-MARGIN = 0.4
-"""An image is proposed to go along if the other category is more probable than its own by this much."""
+MAX_CHECKED, MAX_OF_ONE, MIN_OF_ONE = 60, 24, 6
+"""Numbers of images of a question of the kind `check`: in all, and of one category."""
 SURE = 0.9
 """Images that are more probable than this in their own category are settled."""
 UNSEEN = 0.5
@@ -43,8 +41,8 @@ WORTH_ASKING = 0.4
 """A question with a smaller rate is unlikely to correct anything."""
 LIKELY = 0.1
 """Names of categories that are more probable than this are offered."""
-CHOICES = 4
-"""Other categories that are offered for an image."""
+NAMES, CHOICES = 4, 9
+"""Numbers of categories that are offered for a group of images, and for an image that is not what was asked; each is one key."""
 
 
 @dataclass(frozen=True)
@@ -53,13 +51,15 @@ class Question:
 
     kind: Kind
     category: int
-    """The category that is asked about: that of most images (`name`), or of the first move (`propagate`)."""
+    """The category that is asked about: that of most images (`name`), or of the first ones (`check`)."""
     others: tuple[int, ...]
     """Categories that may be the same (`same`), or whose name the images probably have (`name`); at most a few."""
     rows: tuple[int, ...]
     """Images that are shown."""
     choices: tuple[tuple[int, ...], ...]
-    """Of each shown image, other categories, the most probable first; `propagate` proposes the only one."""
+    """Of each shown image, other categories, the most probable first (`check`)."""
+    proposed: tuple[int, ...]
+    """The category that each shown image is proposed for (`check`); those of a category are side by side."""
     gain: float
     cost: float
     main: bool = False
@@ -94,8 +94,7 @@ def questions(
     found = [
         *_names(knowledge, seen, suggestions, groups, answered, looked_at),
         *_same(knowledge, seen, suggestions),
-        *_propagations(knowledge, suggestions),
-        *_checks(knowledge, suggestions),
+        *_together(_checks(knowledge, suggestions)),
     ]
     return sorted(found, key=lambda question: -question.rate)
 
@@ -158,12 +157,12 @@ def _names(
         main, size = int(ids[sizes.argmax()]), int(sizes.max())
         unnamed = knowledge.categories[main].name is None
         likely = suggestions.probabilities[rows].mean(axis=0) * named
-        likely_names = np.argsort(-likely, kind="stable")[:CHOICES]
+        likely_names = np.argsort(-likely, kind="stable")[:NAMES]
         others = tuple(int(suggestions.ids[at]) for at in likely_names if likely[at] >= LIKELY)
         gain = float((1 - right[rows]).sum())
         order = rows[np.argsort(seen.distance[rows], kind="stable")].tolist()
         stands = unnamed and size >= MAIN * counts[main]
-        yield Question("name", main, others, tuple(order), (), gain, 1.0, stands)
+        yield Question("name", main, others, tuple(order), (), (), gain, 1.0, stands)
 
 
 def _same(knowledge: Knowledge, seen: Overview, suggestions: Suggestions) -> Iterator[Question]:
@@ -183,51 +182,47 @@ def _same(knowledge: Knowledge, seen: Overview, suggestions: Suggestions) -> Ite
             # If the two are one kind, the classifier cannot tell them apart and gives half of the probability to each.
             mass = float(suggestions.probabilities[knowledge.rows_of(id), place[into]].mean())
             gain += weight * counts[id] * min(1.0, 2 * mass)
-        yield Question("same", into, tuple(others), (), (), gain, 1.0 + 0.5 * (len(others) - 1))
-
-
-def _propagations(knowledge: Knowledge, suggestions: Suggestions) -> Iterator[Question]:
-    """Propose that images go to the category that the others say, all at once."""
-    inside, own = _in_named(knowledge, suggestions), suggestions.own
-    p = suggestions.others * _named(knowledge, suggestions)
-    best, likely = p.argmax(axis=1), p.max(axis=1)
-    rows = np.flatnonzero((knowledge.images.source == CLUSTERED) & inside & (likely - own > MARGIN))
-    if not len(rows):
-        return
-    rows = rows[np.argsort(own[rows] - likely[rows], kind="stable")][:MAX_PROPAGATED]
-    rows = rows[np.lexsort((-likely[rows], best[rows]))]  # together by where they go
-    goes = suggestions.ids[best[rows]].tolist()
-    gain, cost = float(likely[rows].sum()), 1 + float(own[rows].sum())
-    yield Question("propagate", goes[0], (), tuple(rows.tolist()), tuple((id,) for id in goes), gain, cost)
+        yield Question("same", into, tuple(others), (), (), (), gain, 1.0 + 0.5 * (len(others) - 1))
 
 
 def _checks(knowledge: Knowledge, suggestions: Suggestions) -> Iterator[Question]:
     """Ask about doubtful images that are in a category with a name, or look like it."""
-    named, own, p = _named(knowledge, suggestions), suggestions.own, suggestions.probabilities * 1.0
-    p *= named
+    named, own = _named(knowledge, suggestions), suggestions.own
+    p = suggestions.probabilities * named
     doubtful = (knowledge.images.source == CLUSTERED) & _in_named(knowledge, suggestions)
     best, likely = p.argmax(axis=1), p.max(axis=1)
-    gains = 1 - own
-    order = np.argsort(-p, axis=1, kind="stable")
     for at in np.flatnonzero(named):
         rows = np.flatnonzero(doubtful & (best == at))
         if not len(rows):
             continue
         rows = rows[np.argsort(likely[rows], kind="stable")]
         incoming = suggestions.position[rows] != at
-        rows = np.concatenate([rows[incoming], rows[~incoming]])[:MAX_CHECKED]
-        rate = np.cumsum(gains[rows]) / (1 + np.cumsum(1 - likely[rows]))
-        rows = rows[: max(int(rate.argmax()) + 1, MIN_CHECKED)]
-        choices = [
-            tuple(int(id) for id, share in zip(suggestions.ids[order[row]], p[row, order[row]]) if share > 0)
-            for row in rows
-        ]
+        rows = np.concatenate([rows[incoming], rows[~incoming]])[:MAX_OF_ONE]
+        rate = np.cumsum(1 - own[rows]) / (1 + np.cumsum(1 - likely[rows]))
+        rows = rows[: max(int(rate.argmax()) + 1, MIN_OF_ONE)]
+        order = np.argsort(-p[rows], axis=1, kind="stable")[:, 1 : CHOICES + 1]
+        together = np.lexsort((likely[rows], order[:, 0] if order.shape[1] else likely[rows]))
+        rows, order = rows[together], order[together]  # images that may be of the same other category
+        choices = [tuple(suggestions.ids[ats[p[row, ats] > 0]].tolist()) for row, ats in zip(rows, order)]
+        gain, cost = float((1 - own[rows]).sum()), 1 + float((1 - likely[rows]).sum())
+        shown, id = tuple(rows.tolist()), int(suggestions.ids[at])
+        yield Question("check", id, (), shown, tuple(choices), (id,) * len(shown), gain, cost)
+
+
+def _together(checks: Iterable[Question]) -> Iterator[Question]:
+    """Ask about several categories at once, the most useful ones first, as long as the images are not too many."""
+    waiting = sorted(checks, key=lambda check: -check.rate)
+    while waiting:
+        size = np.cumsum([len(check.rows) for check in waiting])
+        count = max(1, int((size <= MAX_CHECKED).sum()))
+        parts, waiting = waiting[:count], waiting[count:]
         yield Question(
             "check",
-            int(suggestions.ids[at]),
+            parts[0].category,
             (),
-            tuple(rows.tolist()),
-            tuple(tuple(id for id in ids if id != suggestions.ids[at])[:CHOICES] for ids in choices),
-            float(gains[rows].sum()),
-            1 + float((1 - likely[rows]).sum()),
+            tuple(row for part in parts for row in part.rows),
+            tuple(ids for part in parts for ids in part.choices),
+            tuple(id for part in parts for id in part.proposed),
+            sum(part.gain for part in parts),
+            1 + sum(part.cost - 1 for part in parts),
         )

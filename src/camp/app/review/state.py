@@ -8,10 +8,9 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 import numpy as np
-from torch import Tensor
 
 from camp.app.review.questions import Question, look_alikes, questions
-from camp.app.review.suggestions import Suggestions, embed, suggest
+from camp.app.review.suggestions import Suggestions, suggest
 from camp.app.workspace.events import Event, Merged, Named, decided_rows, standing
 from camp.app.workspace.knowledge import Knowledge
 from camp.app.workspace.overview import Need, Overview, needs, overview
@@ -31,8 +30,8 @@ class Snapshot:
     """Report of each learning step, in order."""
     has_thumbnail: np.ndarray
     """(n,) bool"""
-    embedding: Callable[[], tuple[Tensor, list[np.ndarray]]]
-    """Directions of the images for `suggest`, and groups that look alike; computed when first called."""
+    groups: Callable[[], list[np.ndarray]]
+    """Rows of images that look alike; computed when first called."""
     version: str
     """Hash of the images and their order; part of the addresses of thumbnails, so that browsers may cache them."""
 
@@ -44,12 +43,12 @@ class Snapshot:
     @functools.cached_property
     def suggestions(self) -> Suggestions:
         """What the other images say about each image."""
-        return suggest(self.knowledge, self.embedding()[0])
+        return suggest(self.knowledge)
 
     @functools.cached_property
     def queue(self) -> list[Question]:
         """What to ask a person, the most useful question first."""
-        decisions, groups = standing(self.events), self.embedding()[1]
+        decisions, groups = standing(self.events), self.groups()
         answered = frozenset(row for decision in decisions for row in decided_rows(decision))
         looked_at = frozenset(
             decision.category if isinstance(decision, Named) else decision.into
@@ -98,7 +97,7 @@ class ReviewState:
         shown = None if before is None else (before.knowledge.step, len(before.knowledge.images))
         if before is not None and shown == (knowledge.step, len(knowledge.images)):
             has_thumbnail, version, reports = before.has_thumbnail, before.version, before.reports
-            embedding = before.embedding
+            groups = before.groups
             # Names do not change distances.
             same = before.knowledge.distinct == knowledge.distinct and np.array_equal(
                 before.knowledge.images.category, knowledge.images.category
@@ -112,13 +111,10 @@ class ReviewState:
             self._sizes[version] = len(knowledge.images)
             reports = self.workspace.reports()
             seen = overview(knowledge)
-            embedding = functools.cache(
-                functools.partial(
-                    _embedding, self.workspace.storage.knowledge(knowledge.step), knowledge.images.features
-                )
-            )
+            learned = self.workspace.storage.knowledge(knowledge.step)
+            groups = functools.cache(functools.partial(look_alikes, learned))  # decisions do not change them
         needed = needs(knowledge, seen)
-        return Snapshot(events, knowledge, seen, needed, reports, has_thumbnail, embedding, version)
+        return Snapshot(events, knowledge, seen, needed, reports, has_thumbnail, groups, version)
 
     def _has_thumbnail(self, digests: np.ndarray) -> np.ndarray:
         """Return which images have a thumbnail, by listing the folder: testing many files takes seconds."""
@@ -127,13 +123,3 @@ class ReviewState:
             return np.zeros(len(digests), dtype=bool)
         files = {name for _, _, names in os.walk(example.parent.parent) for name in names}
         return np.array([f"{bytes(digest).hex()}.jpg" in files for digest in digests], dtype=bool)
-
-
-def _embedding(learned: Knowledge, features: np.ndarray) -> tuple[Tensor, list[np.ndarray]]:
-    """Compute what decisions about categories do not change.
-
-    Args:
-        learned: Knowledge as a batch left it.
-        features: (n, D) of its images, followed by those of unknown images that were accepted since.
-    """
-    return embed(features), look_alikes(learned)

@@ -1,13 +1,17 @@
 """What the other images say about the category of each image: a classifier that is fitted again after every decision.
 
-Ridge regression from features to categories, in closed form. The prediction for an image is that of the model without
-this image (leave-one-out), so that an image in the wrong category does not vote for itself:
+Linear discriminant analysis of the points of the workspace, with the within-class covariance shrunk to a multiple of the
+identity. The prediction for an image is that of the model without this image (leave-one-out), in closed form, so that an
+image in the wrong category does not vote for itself. With v = x - mu_k for an image x of category k with n_k images,
+q_j = (x - mu_j)' S^-1 v, and N images and K categories in all,
 
-    B     = (Z' W Z + r I)^-1 Z' W Y                      Z (n, d) features, W weights of the images, Y one-hot categories
-    s_i   = (z_i B - h_i y_i) / (1 - h_i),                h_i = w_i z_i' (Z' W Z + r I)^-1 z_i
-    p_i   = softmax(c s_i)                                c maximises the likelihood of the present categories
+    S     = (1 - s) W + s tr(W) / d I                     W pooled within-class covariance, d dimensions
+    D_j   = (x - mu_j)' S^-1 (x - mu_j) + g q_j^2         g = c / (1 - c q_k),    c = (1 - s) n_k / ((N - K) (n_k - 1))
+    D_k   = (n_k / (n_k - 1))^2 (q_k + g q_k^2)           the mean of the category without the image
+    p     = softmax(-a D_j / (1 + 1 / n_j))               a maximises the likelihood of the present categories
 
-Images whose category comes from a label or a person have weight 1, those of the clustering less.
+g is the Sherman-Morrison correction of S^-1 without the image; 1 + 1 / n_j is the variance of the next image of a category
+whose mean is known from n_j images.
 """
 
 from dataclasses import dataclass
@@ -17,30 +21,15 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from camp.app.workspace.knowledge import CLUSTERED, DISCARDED, Knowledge
+from camp.app.workspace.knowledge import DISCARDED, Knowledge
+from camp.discovery.class_scatter import WithinClassScatter, class_means
 
-N_COMPONENTS = 256
-"""Principal components of the features that the classifier uses."""
-RIDGE = 0.3
-"""r, relative to the mean eigenvalue of Z' W Z."""
-UNTRUSTED = 1.0
-"""Weight of an image whose category comes from the clustering."""
-SCALES = (3.0, 4.0, 5.0, 6.0, 8.0, 10.0, 12.0, 16.0, 24.0)
-"""Values of c that are tried."""
-MAX_SAMPLES = 20_000
-"""Number of images that the principal components are fitted on."""
-
-
-def embed(features: np.ndarray) -> Tensor:
-    """Return directions (n, d) of features (n, D), for `suggest`. They change only when a batch is learned."""
-    x = torch.from_numpy(np.asarray(features, dtype=np.float32))
-    if not len(x):
-        return torch.zeros(0, 1)
-    x = F.normalize(x - x.mean(dim=0), dim=1)
-    sample = x[:: max(1, -(-len(x) // MAX_SAMPLES))]
-    _, axes = torch.linalg.eigh(sample.T @ sample)
-    z = x @ axes[:, -min(N_COMPONENTS, x.shape[1]) :]
-    return torch.cat([z, torch.ones(len(z), 1)], dim=1)
+SHRINKAGE = 0.3
+"""s."""
+SCALES = (0.05, 0.075, 0.1, 0.15, 0.2, 0.25, 0.35, 0.5)
+"""Values of a that are tried."""
+MAX_SAMPLES = 5_000
+"""Number of images that a is fitted on."""
 
 
 @dataclass(frozen=True)
@@ -70,7 +59,7 @@ class Suggestions:
         return p
 
 
-def suggest(knowledge: Knowledge, z: Tensor) -> Suggestions:
+def suggest(knowledge: Knowledge) -> Suggestions:
     """Fit the classifier to the present categories of all images and apply it to each image."""
     images = knowledge.images
     ids = np.array([id for id, n in knowledge.counts().items() if n], dtype=np.int64)
@@ -78,24 +67,38 @@ def suggest(knowledge: Knowledge, z: Tensor) -> Suggestions:
     if not len(ids):
         return Suggestions(ids, np.zeros((len(images), 0), np.float32), position)
     kept = torch.from_numpy(position >= 0)
-    trusted = torch.from_numpy(images.source != CLUSTERED) & kept
     own = torch.from_numpy(position.clip(0))
-    w = torch.where(trusted, 1.0, UNTRUSTED) * kept
-    y = F.one_hot(own, len(ids)).float()
-    gram = (z * w[:, None]).T @ z
-    gram += RIDGE * gram.trace() / len(gram) * torch.eye(len(gram))
-    inverse = torch.linalg.inv(gram)
-    projected = z @ inverse
-    h = (w * (projected * z).sum(dim=1)).clamp_max(0.999)[:, None]
-    scores = (projected @ (z.T @ (w[:, None] * y)) - h * y) / (1 - h)
-    sizes = y[kept].sum(dim=0)
-    scores = scores.where(
-        ~((sizes == 1) & (y > 0)), scores.amax(dim=1, keepdim=True)
-    )  # no other image could vote for it
-    losses = {c: float(F.cross_entropy(c * scores[kept], own[kept])) for c in SCALES}
-    p = torch.softmax(min(losses, key=lambda c: losses[c]) * scores, dim=1).numpy()
+    distances = leave_one_out_distances(torch.from_numpy(images.points), own, kept, len(ids))
+    sample = torch.nonzero(kept).flatten()
+    sample = sample[:: -(-len(sample) // MAX_SAMPLES)]
+    losses = {a: float(F.cross_entropy(-a * distances[sample], own[sample])) for a in SCALES}
+    p = torch.softmax(-min(losses, key=lambda a: losses[a]) * distances, dim=1).numpy()
     for row, id in knowledge.rejected:
         at = int(np.searchsorted(ids, id))
         if at < len(ids) and ids[at] == id:
             p[row, at] = 0.0
     return Suggestions(ids, p / np.maximum(p.sum(axis=1, keepdims=True), 1e-12), position)
+
+
+def leave_one_out_distances(x: Tensor, own: Tensor, kept: Tensor, n_classes: int) -> Tensor:
+    """Return D_j / (1 + 1 / n_j), (n, K), of points x (n, d) of the classes `own` (n,).
+
+    Images that are not `kept` (n,) belong to no class.
+    """
+    scatter = WithinClassScatter.empty(x.shape[1]).add(x[kept], own[kept])
+    x = x @ scatter.whitening(SHRINKAGE)
+    means = class_means(x[kept], own[kept], n_classes).to(x.dtype)
+    sizes = torch.bincount(own[kept], minlength=n_classes).to(x.dtype)
+    v, at = x - means[own], own[:, None]
+    n = sizes[own]
+    without = n / (n - 1).clamp_min(1) * kept  # n_k / (n_k - 1)
+    inner, between = x @ means.T, means @ means.T
+    q = (x * v).sum(dim=1, keepdim=True) - inner + between[own]
+    c = (1 - SHRINKAGE) / max(scatter.degrees_of_freedom, 1) * without
+    g = c / (1 - (c * v.square().sum(dim=1)).clamp_max(0.99))
+    d = x.square().sum(dim=1, keepdim=True) - 2 * inner + between.diagonal()
+    d = d.addcmul_(q.square_(), g[:, None]).div_(1 + 1 / sizes)
+    mine = d.gather(1, at) * (1 + 1 / sizes)[at] * (without**2 / (1 + 1 / (n - 1).clamp_min(1)))[:, None]
+    alone = ((n == 1) & kept)[:, None]  # no other image could vote for the category
+    mine = torch.where(alone, d.scatter(1, at, torch.inf).amin(dim=1, keepdim=True), mine)
+    return torch.where(kept[:, None], d.scatter(1, at, mine), d)

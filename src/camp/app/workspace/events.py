@@ -253,6 +253,30 @@ class Confirmed(Decision):
         return f"{said}, {rejected} {'is' if rejected == 1 else 'are'} not" if rejected else said
 
 
+class Checked(Decision):
+    """A person looked at images of several categories at once."""
+
+    kind: Literal["checked"] = "checked"
+    parts: list[Confirmed]
+    """What was said of the images that might be a category, for each of the categories."""
+
+    def apply(self, knowledge: Knowledge) -> Knowledge:
+        """Assign the images of all parts, or none."""
+        _check_parts(*(decided_rows(part) for part in self.parts))
+        for part in self.parts:
+            knowledge = part.apply(knowledge)
+        return knowledge
+
+    def describe(self, knowledge: Knowledge) -> str:
+        """Say how many are right, and how many are not."""
+        if len(self.parts) == 1:
+            return self.parts[0].describe(knowledge)
+        right = sum(len(part.rows) for part in self.parts)
+        wrong = len(decided_rows(self)) - right
+        said = f"{count(right, 'picture')} of {count(len(self.parts), 'category')} confirmed"
+        return f"{said}, {wrong} {'is' if wrong == 1 else 'are'} something else" if wrong else said
+
+
 class Propagated(Decision):
     """Images that look like corrected ones go along, without having been looked at one by one.
 
@@ -369,6 +393,7 @@ AnyDecision = Annotated[
     | Distinguished
     | Moved
     | Confirmed
+    | Checked
     | Propagated
     | Discarded
     | Accepted
@@ -390,6 +415,8 @@ def made_ids(event: Event) -> list[int]:
 
 def decided_rows(decision: Decision) -> list[int]:
     """Return the rows of the images that a decision is about, if it is about images and not about whole categories."""
+    if isinstance(decision, Checked):
+        return [row for part in decision.parts for row in decided_rows(part)]
     if isinstance(decision, Propagated):
         parts = [*decision.moves, *decision.kept]
     elif isinstance(decision, Confirmed):

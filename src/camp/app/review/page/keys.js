@@ -4,7 +4,7 @@ import { dialog, h } from "./dom.js";
 
 const LIST = [
   ["Everywhere", [["g q", "queue"], ["g o", "categories"], ["g m", "map"], ["g b", "batches"], ["u  Ctrl Z", "undo"], ["h", "decisions so far"], ["Esc", "close, or choose nothing"], ["?", "these keys"]]],
-  ["Queue", [["y  Enter", "yes"], ["n", "no, or type a name"], ["arrows  Space", "go to a picture, pick it out"], ["m", "another category for this picture"], ["1 2 3 4", "a name that is offered, for the group or the picture"], ["s", "skip"]]],
+  ["Queue", [["y  Enter", "yes"], ["n", "no, or type a name"], ["arrows  Space", "go to a picture, pick it out"], ["m", "another category for this picture"], ["1 … 9", "a name that is offered, for the group or the picture"], ["0", "something else"], ["Shift click", "the same for all pictures in between"], ["s", "skip"]]],
   ["Categories", [["j k  arrows", "next, previous"], ["Enter", "open"], ["n", "name"], ["m", "merge into another"], ["s", "split in two"], ["d", "discard"], ["/", "filter"]]],
   ["Pictures", [["j k  arrows", "next, previous"], ["x  Space", "choose"], ["Shift arrows", "choose several"], ["a", "choose all shown"], ["m", "move the chosen ones"], ["d", "discard the chosen ones"], ["Backspace", "back to the categories"]]],
   ["Map", [["l", "lasso, or drag with Shift"], ["arrows  + −  0", "move, zoom, show all"], ["[ ]", "step through categories"], ["x", "choose a category's pictures"], ["Enter", "open it"]]],

@@ -4,6 +4,7 @@ import { choose } from "./chooser.js";
 import { baseName, button, colour, h, many, percent, thumbnail } from "./dom.js";
 import { complain, decide, get, send, store } from "./store.js";
 
+const ON_TILE = 4; // of the categories that are offered for a picture, those on the picture itself
 const WORTH = 0.4; // questions with fewer expected corrections per decision are hardly worth a person's time
 
 export function show(root) {
@@ -13,6 +14,7 @@ export function show(root) {
   let turn = 0;
   let keys = {}; // of the question that is shown
   let picked = new Map(); // row -> category it goes to, or null for "left out"
+  let last = null; // row of the picture that was picked last, from where a click with shift reaches
   let dropped = new Set(); // categories that are not the same kind
   const head = h("div", { class: "progress" });
   const body = h("section", { class: "question", "aria-live": "polite" });
@@ -33,6 +35,7 @@ export function show(root) {
     queue = answer;
     body.dataset.skipped = String(skip);
     picked = new Map();
+    last = null;
     dropped = new Set();
     body.removeAttribute("aria-busy");
     draw();
@@ -64,13 +67,32 @@ export function show(root) {
   /** A picture that can be picked out; `caption` says where it goes then, `offers` are places to pick at once. */
   function tile(picture, { caption = null, click, first = false, offers = [] }) {
     const chosen = picked.has(picture.row);
-    const offer = (id, place) => h("span", { class: "offer cut", onclick: (event) => { event.stopPropagation(); picked.set(picture.row, id); redraw(picture.row); } }, h("kbd", null, String(place + 1)), " ", name(id));
+    const offer = (id, place) => h("span", { class: "offer cut", onclick: (event) => { event.stopPropagation(); pick(picture.row, id); } }, h("kbd", null, String(place + 1)), " ", name(id));
     const box = h("button", { type: "button", class: "tile big", "aria-pressed": String(chosen), "data-row": picture.row, "data-first": first,
       "aria-label": `${baseName(picture.file)}${chosen ? `, picked out${caption ? `: ${caption}` : ""}` : ""}`,
-      onclick: () => { click(picture); redraw(picture.row); }, onpointerenter: () => box.focus({ preventScroll: true }) },
+      onclick: (event) => { if (event.shiftKey && last !== null) reach(picture.row); else { click(picture); last = picture.row; redraw(picture.row); } }, onpointerenter: () => box.focus({ preventScroll: true }) },
       thumbnail(picture, store.data.version), h("span", { class: "tick", "aria-hidden": "true" }, "✕"), chosen && caption && h("span", { class: "goes" }, caption),
       offers.length > 0 && h("span", { class: "offers" }, offers.map(offer)));
     return box;
+  }
+
+  /** Say where a picture goes. */
+  function pick(row, into) {
+    picked.set(row, into);
+    last = row;
+    redraw(row);
+  }
+
+  /** Do to all pictures up to this one what was done to the one that was picked last. */
+  function reach(row) {
+    const all = queue.question.pictures;
+    const [from, to] = [last, row].map((one) => all.findIndex((picture) => picture.row === one)).sort((a, b) => a - b);
+    const into = picked.get(last);
+    for (const picture of all.slice(from, to + 1)) {
+      if (into === undefined || into === picture.proposed) picked.delete(picture.row);
+      else picked.set(picture.row, into);
+    }
+    redraw(row);
   }
 
   function redraw(row) {
@@ -128,78 +150,62 @@ export function show(root) {
       };
     },
 
-    propagate(question) {
-      const click = (picture) => { if (!picked.delete(picture.row)) picked.set(picture.row, null); };
-      const targets = [...new Set(question.pictures.map((picture) => picture.choices[0]))];
-      const parts = (keep) => targets.map((into) => ({ into, rows: question.pictures.filter((one) => one.choices[0] === into && picked.has(one.row) !== keep).map((one) => one.row) })).filter((part) => part.rows.length);
-      const yes = () => decide({ kind: "propagated", moves: parts(true), kept: parts(false) });
-      const no = () => { question.pictures.forEach((picture) => picked.set(picture.row, null)); return decide({ kind: "propagated", moves: [], kept: parts(false) }); };
-      let first = true;
-      const group = (into) => {
-        const pictures = question.pictures.filter((one) => one.choices[0] === into);
-        return h("section", { style: `width:min(100%, ${160 * pictures.length - 10}px)` }, h("h2", { class: "row" }, label(into)), grid(pictures, (picture) => {
-          const box = tile(picture, { caption: `stays ${name(picture.category)}`, click, first });
-          first = false;
-          return box;
-        }));
-      };
-      return {
-        title: ["Do these go along?"],
-        text: `After what you decided, ${many(question.pictures.length, "picture")} look${question.pictures.length === 1 ? "s" : ""} more like another category. Click those that should stay where they are.`,
-        content: h("div", { class: "along" }, targets.map(group)),
-        answers: [button([h("kbd", null, "y"), ` Move ${picked.size ? "the others" : "them"}`], yes, { class: "strong" }), button([h("kbd", null, "n"), " Move none"], no)],
-        keys: { y: yes, Enter: yes, n: no, ...walk },
-      };
-    },
-
     check(question) {
       // Each click offers the next likely category, then "something else", then the picture is back.
       const click = (picture) => {
-        const order = [undefined, ...picture.choices, ...(picture.choices.length ? [-1] : [])];
+        const order = [undefined, ...picture.choices.slice(0, ON_TILE), ...(picture.choices.length ? [-1] : [])];
         const next = order[(order.indexOf(picked.get(picture.row)) + 1) % order.length];
         if (next === undefined) picked.delete(picture.row);
         else picked.set(picture.row, next);
       };
-      const yes = () => {
-        const moved = new Map();
-        const others = new Map();
-        for (const picture of question.pictures) {
+      const sections = [...new Set(question.pictures.map((picture) => picture.proposed))];
+      const of = (id) => question.pictures.filter((picture) => picture.proposed === id);
+      const part = (category) => {
+        const [moved, others] = [new Map(), new Map()];
+        for (const picture of of(category)) {
           const into = picked.get(picture.row);
           if (into === undefined) continue;
           const [places, id] = into === -1 ? [others, picture.choices[0]] : [moved, into];
           places.set(id, [...(places.get(id) ?? []), picture.row]);
         }
-        const parts = (places) => [...places].map(([into, rows]) => ({ into, rows }));
-        return decide({ kind: "confirmed", category: question.category, rows: rows(question).filter((row) => !picked.has(row)), moved: parts(moved), others: parts(others) });
+        const list = (places) => [...places].map(([into, rows]) => ({ into, rows }));
+        return { category, rows: of(category).map((one) => one.row).filter((row) => !picked.has(row)), moved: list(moved), others: list(others) };
       };
-      const no = () => {
-        question.pictures.forEach((picture) => { if (!picked.has(picture.row) && picture.choices.length) picked.set(picture.row, picture.choices[0]); });
-        draw();
-      };
+      const yes = () => decide({ kind: "checked", parts: sections.map(part) });
+      const here = () => question.pictures.find((one) => one.row === Number(document.activeElement?.dataset?.row ?? NaN));
       const move = async () => {
-        const row = Number(document.activeElement?.dataset?.row ?? NaN);
-        const picture = question.pictures.find((one) => one.row === row);
+        const picture = here();
         if (!picture) return false;
-        const answer = await choose(`What is ${baseName(picture.file)}?`, { near: picture.choices, without: question.category, offerNew: true });
-        if (answer?.id !== undefined) { picked.set(row, answer.id); redraw(row); }
-        else if (answer) await send("/api/make", { rows: [row], name: answer.name ?? null });
+        const answer = await choose(`What is ${baseName(picture.file)}?`, { near: picture.choices, without: picture.proposed, offerNew: true });
+        const alike = rows(question).filter((row) => row === picture.row || picked.get(row) === -1);
+        if (answer?.id !== undefined) pick(picture.row, answer.id);
+        else if (answer) await send("/api/make", { rows: alike, name: answer.name ?? null });
         return true;
       };
-      const digits = Object.fromEntries([0, 1, 2, 3].map((place) => [String(place + 1), () => {
-        const picture = question.pictures.find((one) => one.row === Number(document.activeElement?.dataset?.row ?? NaN));
-        if (picture?.choices[place] === undefined) return false;
-        picked.set(picture.row, picture.choices[place]);
-        redraw(picture.row);
+      const take = (place) => {
+        const picture = here();
+        const into = place < 0 ? -1 : picture?.choices[place];
+        if (!picture?.choices.length || into === undefined) return false;
+        pick(picture.row, into);
         return true;
-      }]));
+      };
+      const digits = Object.fromEntries(Array.from({ length: 10 }, (_, digit) => [String(digit), () => take(digit - 1)]));
+      const offered = h("span", { class: "keysof quiet" });
+      const say = () => {
+        const picture = here();
+        const keys = [...(picture?.choices ?? []).map((id, place) => [place + 1, name(id)]), [0, "something else"], ["m", "search"]];
+        offered.replaceChildren(...keys.map(([key, words]) => h("span", null, h("kbd", null, String(key)), " ", words)));
+      };
       const caption = (picture) => { const into = picked.get(picture.row); return into === -1 ? "something else" : into === undefined ? null : `→ ${name(into)}`; };
       return {
-        title: ["Are these all ", h("em", null, name(question.category)), "?"],
-        text: "Point at a picture that is not, and press the number of what it is. A click takes the likeliest, another click the next.",
-        content: grid(question.pictures, (picture, place) => tile(picture, { caption: caption(picture), click, first: place === 0, offers: picture.choices })),
+        title: sections.length > 1 ? ["Is each of these in its place?"] : ["Are these all ", h("em", null, name(question.category)), "?"],
+        text: "Point at a picture that is not, and press the number of what it is; a click takes the likeliest. A click with shift does the same to all pictures in between. Those that were put elsewhere come here with yes.",
+        content: h("div", { class: "along", onfocusin: say }, sections.map((id) => h("section", { style: sections.length > 1 && `width:min(100%, ${160 * of(id).length - 10}px)` },
+          sections.length > 1 && h("h2", { class: "row" }, label(id)),
+          grid(of(id), (picture) => tile(picture, { caption: caption(picture), click, first: picture === question.pictures[0], offers: picture.choices.slice(0, ON_TILE) }))))),
         answers: [button([h("kbd", null, "y"), picked.size ? ` ${many(question.pictures.length - picked.size, "picture")} of ${question.pictures.length} ${question.pictures.length - picked.size === 1 ? "is" : "are"}` : " Yes, all"], yes, { class: "strong" }),
-          button([h("kbd", null, "n"), " None of them"], no), h("span", { class: "quiet" }, h("kbd", null, "m"), " another category for the picture in focus")],
-        keys: { y: yes, Enter: yes, n: no, m: move, ...digits, ...walk },
+          offered],
+        keys: { y: yes, Enter: yes, m: move, ...digits, ...walk },
       };
     },
   };
