@@ -199,6 +199,19 @@ def test_a_csv_file(tmp_path: Path) -> None:
     assert names_in(tmp_path / "out") == ["birds-unreadable.csv", "birds.csv"]
 
 
+def test_names_in_csv_files_are_never_formulas(tmp_path: Path) -> None:
+    rows = [
+        Prediction("=HYPERLINK(1).jpg", 7, "-heron", 0.5, 31, "@robin", 0.1),
+        Unreadable("+1+1.jpg", "=reason"),
+    ]
+    write_predictions(iter(rows), tmp_path / "birds.csv", "csv")
+    written = (tmp_path / "birds.csv").read_text().splitlines()
+    assert written[1] == "'=HYPERLINK(1).jpg,7,'-heron,0.5,31,'@robin,0.1"
+    assert (tmp_path / "birds-unreadable.csv").read_text().splitlines()[1] == "'+1+1.jpg,'=reason"
+    write_predictions(iter(rows), tmp_path / "birds.jsonl", "jsonl")
+    assert json.loads((tmp_path / "birds.jsonl").read_text())["file"] == "=HYPERLINK(1).jpg"
+
+
 def test_json_lines(tmp_path: Path) -> None:
     write_predictions(iter(ROWS), tmp_path / "birds.jsonl", "jsonl")
     lines = [json.loads(line) for line in (tmp_path / "birds.jsonl").read_text(encoding="utf-8").splitlines()]

@@ -4,9 +4,7 @@ The views are those of `camp.data.bank.fill`: an image has the same features her
 """
 
 import contextlib
-import csv
 import dataclasses
-import io
 import json
 import sys
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -20,6 +18,7 @@ import torch
 from torch import Tensor
 
 from camp.app.prediction.model import Model
+from camp.core.csv_output import csv_text
 from camp.core.files import atomic_write
 from camp.core.progress import Bar
 from camp.data.augmentations import normalise_, to_unit
@@ -200,9 +199,7 @@ def _write(rows: Iterable[Row], file: BinaryIO, format: str, live: bool) -> Pred
 
 def _csv_line(values: Iterable[object]) -> bytes:
     """Encode one line; a file name that is not UTF-8 keeps its bytes."""
-    line = io.StringIO()
-    csv.writer(line, lineterminator="\n").writerow(values)
-    return line.getvalue().encode("utf-8", "surrogateescape")
+    return csv_text([values]).encode("utf-8", "surrogateescape")
 
 
 def _json_line(values: dict[str, object]) -> bytes:
