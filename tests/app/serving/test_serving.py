@@ -3,13 +3,16 @@
 import asyncio
 import dataclasses
 import io
+import os
 import re
+import shutil
 from pathlib import Path
 
 import numpy as np
 import pytest
 from fastapi import HTTPException
 from PIL import Image
+from small_images import SMALL, batch
 from small_models import KINDS, features_of, reader_for, small_model
 from starlette.requests import Request
 from starlette.testclient import TestClient
@@ -18,8 +21,11 @@ from starlette.types import Message
 from camp.app.prediction.model import Model
 from camp.app.prediction.predict import Prediction, predict
 from camp.app.serving import app as serving
-from camp.app.serving.app import prediction_app
+from camp.app.serving.app import latest_model, prediction_app
+from camp.app.workspace.events import Named
 from camp.app.workspace.kept_unknown import UnknownKeeper, read_kept
+from camp.app.workspace.workspace import Workspace
+from camp.cli import main
 from camp.core.errors import CampError
 from camp.data.datasets.base import Reader
 
@@ -159,6 +165,37 @@ def test_what_was_learned_since_is_known(model: Model) -> None:
     )
     assert client.get("/categories").json()[0]["name"] == "heron"
     assert client.get("/categories").json()[0]["name"] == "egret"
+
+
+@pytest.fixture(scope="module")
+def birds(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A workspace of two named categories and what was discovered."""
+    folder = tmp_path_factory.mktemp("birds")
+    january = batch(folder / "january", {"heron": 8, "robin": 8}, {"wren": 8})
+    assert main(["learn", str(folder / "W"), str(january), *SMALL, "--epochs", "0", "--quiet"]) == 0
+    return folder / "W"
+
+
+@pytest.mark.parametrize("replace", ["rename", "rewrite"])
+def test_a_log_that_was_replaced_by_one_of_equal_length_is_noticed(
+    birds: Path, tmp_path: Path, replace: str
+) -> None:
+    workspace = Workspace.open(Path(shutil.copytree(birds, tmp_path / "W")))
+    workspace.decide(Named(category=1, name="stork"))
+    model_of = latest_model(workspace)
+    first = model_of()
+    assert model_of() is first
+    log = tmp_path / "W" / "events.jsonl"
+    text, about = log.read_text(), log.stat()
+    other = text.replace("stork", "egret")
+    assert len(other) == len(text)
+    if replace == "rename":
+        (tmp_path / "other").write_text(other)
+        (tmp_path / "other").replace(log)
+    else:
+        log.write_text(other)
+    os.utime(log, ns=(about.st_atime_ns, about.st_mtime_ns))  # as tools do that restore a copy
+    assert model_of().names[model_of().ids.index(1)] == "egret"
 
 
 def test_a_workspace_without_a_model_is_503_with_a_sentence() -> None:

@@ -140,13 +140,18 @@ async def _body(request: Request) -> bytes:
 
 
 def latest_model(workspace: Workspace, false_alarms: float = FALSE_ALARMS) -> Callable[[], Model]:
-    """Return a function that returns the present model; it is opened again when something was learned or decided."""
-    cache: list[tuple[int, Model]] = []
+    """Return a function that returns the present model; it is opened again when the log of the workspace has changed.
+
+    The function is safe to use from several threads.
+    """
+    cache: list[tuple[tuple[int, ...], Model]] = []
+    busy = threading.Lock()
 
     def model() -> Model:
-        count = len(workspace.events())
-        if not cache or cache[0][0] != count:
-            cache[:] = [(count, open_model(workspace, false_alarms))]
-        return cache[0][1]
+        with busy:
+            version = workspace.storage.version()
+            if not cache or cache[0][0] != version:
+                cache[:] = [(version, open_model(workspace, false_alarms))]
+            return cache[0][1]
 
     return model
