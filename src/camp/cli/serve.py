@@ -32,4 +32,4 @@ def serve(
         model_of = latest_model(opened, false_alarms)
         model_of()
     keeper = unknown_keeper(opened, block=1) if keep_unknown else None
-    serve_app(lambda hosts: prediction_app(model_of, workspace, hosts, keeper), port, "/", open_browser=False)
+    serve_app(lambda hosts: prediction_app(model_of, workspace, hosts, keeper), port, "/")
