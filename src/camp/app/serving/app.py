@@ -14,6 +14,7 @@ from camp.app.prediction.keep_unknown import keep_with
 from camp.app.prediction.model import Model, open_model
 from camp.app.prediction.predict import Prediction, predict_image
 from camp.app.web.guard import Guard
+from camp.app.web.limits import RequestLimits
 from camp.app.workspace.kept_unknown import UnknownKeeper
 from camp.app.workspace.workspace import Workspace
 from camp.core.errors import CampError
@@ -57,6 +58,7 @@ def prediction_app(
     """
     # FastAPI's own pages load scripts from outside hosts.
     app = FastAPI(title="CAMP", version=__version__, description=about, docs_url=None, redoc_url=None)
+    app.add_middleware(RequestLimits, max_body=MAX_BYTES)
     app.add_middleware(Guard, hosts=hosts)
     # One image at a time uses all cores; a huge one takes hundreds of megabytes.
     one_at_a_time = threading.Lock()
@@ -125,18 +127,13 @@ def prediction_app(
 
 
 async def _body(request: Request) -> bytes:
-    """Read the body of a request; refuse it as soon as it is too large, or of another type."""
+    """Read the body of a request; refuse it if it is of another type."""
     kind = request.headers.get("content-type", BINARY).partition(";")[0].strip().lower()
     if not kind.startswith("image/") and kind != BINARY:
         raise HTTPException(
             415, f"The content type is {kind}; send the picture as the body, with image/jpeg or {BINARY}."
         )
-    data = bytearray()
-    async for chunk in request.stream():
-        data += chunk
-        if len(data) > MAX_BYTES:
-            raise HTTPException(413, f"The picture is larger than {MAX_BYTES >> 20} MB; send a smaller one.")
-    return bytes(data)
+    return await request.body()
 
 
 def latest_model(workspace: Workspace, false_alarms: float = FALSE_ALARMS) -> Callable[[], Model]:

@@ -60,7 +60,6 @@ def redirect_file(address: str) -> Iterator[Path]:
     """Write a page that redirects to `address`, which only the present user can read; remove it in the end."""
     with tempfile.TemporaryDirectory(prefix="camp-", ignore_cleanup_errors=True) as folder:  # mode 700
         path = Path(folder) / "open.html"
-        file = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
-        with open(file, "w", encoding="utf-8") as page:
+        with os.fdopen(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "w") as page:
             page.write(PAGE.format(address=html.escape(address)))
         yield path

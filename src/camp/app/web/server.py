@@ -13,6 +13,7 @@ import uvicorn
 from starlette.types import ASGIApp
 
 from camp.app.web.guard import OPEN
+from camp.app.web.limits import server_config
 from camp.app.web.one_time_code import OneTimeCode, redirect_file
 from camp.core.errors import CampError
 
@@ -36,9 +37,8 @@ def serve(
         bound = listener.getsockname()[1]
         address = f"http://{ADDRESS}:{bound}{path}"
         app = app_of(frozenset({f"{ADDRESS}:{bound}", f"localhost:{bound}"}))
-        config = uvicorn.Config(
-            app, log_level="warning", server_header=False, timeout_graceful_shutdown=SECONDS_TO_FINISH
-        )
+        config = server_config(app)
+        config.timeout_graceful_shutdown = SECONDS_TO_FINISH
         print(address, flush=True)
         if threading.current_thread() is threading.main_thread():
             signal.signal(signal.SIGTERM, _exit)  # raised again by uvicorn after its shutdown
