@@ -27,7 +27,7 @@ async def echo(request: Request) -> Response:
     return PlainTextResponse(f"{len(body)} bytes")
 
 
-def application() -> RequestLimits:
+def application(hosts: frozenset[str] = frozenset()) -> RequestLimits:
     routes = [
         Route("/", echo, methods=["GET", "POST"]),
         Route("/large", lambda request: Response(LARGE)),
@@ -38,7 +38,7 @@ def application() -> RequestLimits:
 
 @pytest.fixture(scope="module")
 def port() -> Iterator[int]:
-    with serving(application(), SHORT) as port:
+    with serving(application, SHORT) as port:
         yield port
 
 
@@ -113,13 +113,13 @@ def test_an_answer_that_is_not_read_is_given_up(port: int) -> None:
 
 
 def test_an_answer_that_is_read_slowly_but_read_is_complete() -> None:
-    with serving(application()) as port, connected(port) as connection:
+    with serving(application) as port, connected(port) as connection:
         connection.sendall(b"GET /large HTTP/1.1\r\nHost: here\r\nConnection: close\r\n\r\n")
         assert rest_of(connection).endswith(LARGE)
 
 
 def test_too_many_connections_are_refused_and_the_others_are_served() -> None:
-    with serving(application(), ConnectionLimits(headers=1e3, connections=4)) as port:
+    with serving(application, ConnectionLimits(headers=1e3, connections=4)) as port:
         held = [socket.create_connection(("127.0.0.1", port)) for _ in range(4)]
         for one in held:  # the server has accepted them all
             one.sendall(b"GET / HTTP/1.1\r\nHost: here\r\n\r\n")

@@ -139,17 +139,18 @@ def _each(
     return chain.from_iterable(rows)
 
 
-def predict_image(model: Model, data: bytes, file: str = "", keep: Keep | None = None) -> Prediction:
-    """Predict the category of one encoded image; raise `UnreadableImageError` if it cannot be decoded.
+def load_image(model: Model, data: bytes) -> np.ndarray:
+    """Decode one image to pixels (R, R, 3) uint8; raise `UnreadableImageError` if that fails.
 
-    For a model over vectors `data` are their D numbers as little-endian float32. An unknown image is given to `keep`.
+    For a model over vectors `data` are their D numbers as little-endian float32, and the result is (D,).
     """
     resolution = model.backbone.resolution
-    image = _checked(model, decode_resized(decode_image if resolution else _vector, data, resolution))
-    [(row, features)] = _predictions(model, model.backbone.trunk, [(file, image)])
-    if keep is not None and row.category is None:
-        keep(file, data, features)
-    return row
+    return _checked(model, decode_resized(decode_image if resolution else _vector, data, resolution))
+
+
+def predict_loaded(model: Model, images: Sequence[LoadedImage]) -> list[tuple[Prediction, Tensor]]:
+    """Predict the categories of images that `load_image` has decoded, together; return also their features (D,)."""
+    return _predictions(model, model.backbone.trunk, images)
 
 
 def write_predictions(

@@ -3,7 +3,7 @@
 import contextlib
 import socket
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 
 import uvicorn
 from starlette.types import ASGIApp
@@ -12,14 +12,17 @@ from camp.app.web.limits import ConnectionLimits, server_config
 
 
 @contextlib.contextmanager
-def serving(app: ASGIApp, limits: ConnectionLimits | None = None) -> Iterator[int]:
-    """Serve on a free port of this machine, which is given."""
+def serving(
+    app_of: Callable[[frozenset[str]], ASGIApp], limits: ConnectionLimits | None = None
+) -> Iterator[int]:
+    """Serve on a free port of this machine, which is given; `app_of` makes the application for its Host headers."""
     with socket.create_server(("127.0.0.1", 0), backlog=512) as listener:
-        server = uvicorn.Server(server_config(app, limits))
+        port: int = listener.getsockname()[1]
+        server = uvicorn.Server(server_config(app_of(frozenset({f"127.0.0.1:{port}"})), limits))
         thread = threading.Thread(target=server.run, kwargs={"sockets": [listener]}, daemon=True)
         thread.start()
         try:
-            yield listener.getsockname()[1]
+            yield port
         finally:
             server.should_exit = True
             thread.join(20)
