@@ -1,9 +1,9 @@
 """Prediction of the images of concurrent requests, several at a time.
 
-    request ──▶ decode (one thread per core) ──▶ queue ──▶ trunk and tip (one thread) ──▶ answer
+    request ──▶ decode (one thread per core) ──▶ queue ──▶ trunk and tip (a part per core) ──▶ answer
 
 While a batch is predicted, the images of further requests are decoded and wait; the next batch takes all of them, up to a
-maximum. A single request waits for nobody. The trunk itself uses all cores.
+maximum. A single request waits for nobody.
 """
 
 import asyncio

@@ -24,14 +24,14 @@ FULL = b"HTTP/1.1 503 Service Unavailable\r\nRetry-After: 1\r\nContent-Length: 0
 class ConnectionLimits:
     """Limits of connections, in seconds but for their number."""
 
-    headers: float = 10
+    headers: float = 30
     """Time until the headers of a request are complete, from the connection or the last answer on."""
     body: float = 60
     """Time until the body of a request is complete."""
     answer: float = 60
     """Time for which a client may leave an answer unread."""
-    idle: int = 5
-    """Time that a connection stays open after an answer."""
+    idle: int = 30
+    """Time that a connection stays open after an answer; longer than the usual wait after an answer 503."""
     connections: int = 512
     """Number of open connections; most systems allow a process 1,024 open files."""
 
