@@ -106,7 +106,7 @@ def test_names_with_markup_are_text_in_a_browser(workspace: Workspace) -> None:
         page.evaluate(
             "document.body.insertAdjacentHTML('beforeend', `<img src=y onerror=\"document.title='owned'\">`)"
         )
-        page.wait_for_function("document.querySelector('img[src=y]').complete")
+        page.wait_for_function("() => document.querySelector('img[src=y]').complete")
         assert page.title() != "owned"
         assert any("Content Security Policy" in fault for fault in faults)
         opened.close()
