@@ -183,7 +183,7 @@ class Client:
 async def load(address: str, images: list[bytes], clients: int, each: int) -> Load:
     """Let `clients` ask for the predictions of `each` images."""
     found = Load()
-    await Client(address).ask("POST", "/predict", images[0])
+    await asyncio.gather(*(Client(address).ask("POST", "/predict", image) for image in images[:MAX_BATCH]))
     begun = time.perf_counter()
 
     async def work(number: int) -> None:

@@ -125,9 +125,9 @@ def test_more_than_the_queue_holds_is_refused_with_a_time(
         batcher = Batcher(lambda: model, max_waiting=5)
         waiting = await behind_a_batch(batcher, gate, [(data[key], key)] * 5)
         batcher._seconds_per_image = 0.5
-        with pytest.raises(BusyError, match="5 pictures are waiting already; try again in 3 seconds") as busy:
+        with pytest.raises(BusyError, match="5 pictures are waiting already; try again in 2 seconds") as busy:
             await batcher.predict(data[key], key)
-        assert busy.value.seconds == 3
+        assert busy.value.seconds == 2
         gate.open.set()
         await asyncio.gather(*waiting)
         assert (await batcher.predict(data[key], key)).file == key

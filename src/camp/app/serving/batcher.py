@@ -87,7 +87,8 @@ class Batcher:
     def check_room(self) -> None:
         """Raise a `BusyError` if no further image is accepted."""
         if self.waiting >= self.max_waiting:
-            seconds = max(1, math.ceil(self.waiting * self._seconds_per_image))
+            # Time to answer half of the queue, so that it is not empty when clients try again.
+            seconds = max(1, math.ceil(self.waiting * self._seconds_per_image / 2))
             again = "1 second" if seconds == 1 else f"{seconds} seconds"
             raise BusyError(f"{self.waiting} pictures are waiting already; try again in {again}.", seconds)
 
