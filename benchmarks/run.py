@@ -14,7 +14,7 @@ from pathlib import Path
 
 import torch
 
-PARTS = ("step", "kmeans", "bank", "memory", "methods", "predict", "processes", "unknown", "effort")
+PARTS = ("step", "kmeans", "bank", "memory", "methods", "predict", "processes", "unknown", "effort", "serve")
 FOLDER = Path(__file__).parent
 
 

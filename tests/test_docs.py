@@ -53,8 +53,20 @@ def test_tables_of_scaling_are_those_that_were_measured() -> None:
         assert part.strip() in text
 
 
+@pytest.mark.parametrize("document", ["SECURITY.md", "docs/reliability.md"])
+def test_tests_that_are_named_exist(document: str) -> None:
+    text = (ROOT / document).read_text(encoding="utf-8")
+    sources = "".join(path.read_text(encoding="utf-8") for path in (ROOT / "tests").rglob("test_*.py"))
+    named = re.findall(r"`(test_\w+)`", text)
+    assert named
+    assert [name for name in named if f"def {name}(" not in sources] == []
+    for path in re.findall(r"`((?:tests|benchmarks)/[\w/]+\.py)`", text):
+        assert (ROOT / path).exists(), path
+
+
 @pytest.mark.parametrize(
-    "document", ["README.md", *sorted(f"docs/{path.name}" for path in (ROOT / "docs").glob("*.md"))]
+    "document",
+    ["README.md", "SECURITY.md", *sorted(f"docs/{path.name}" for path in (ROOT / "docs").glob("*.md"))],
 )
 def test_links_lead_somewhere(document: str) -> None:
     path = ROOT / document

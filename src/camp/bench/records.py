@@ -1,7 +1,5 @@
 """Build what a run records about a task: entries of results.json, and predictions.csv."""
 
-import csv
-import io
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -14,6 +12,7 @@ from PIL import Image
 from camp.bench.evaluation.after_task import TaskMeasurement
 from camp.bench.results import CategoryResults, TaskResults
 from camp.bench.settings import RunSettings, to_dict
+from camp.core.csv_output import csv_text
 from camp.core.files import atomic_write
 from camp.data.datasets import dataset_info
 from camp.data.datasets.base import Dataset
@@ -131,15 +130,12 @@ def predictions_csv(
     method: Method, truths: list[TaskTruth], predictions: list[npt.NDArray[np.int64]], class_of: list[int]
 ) -> str:
     """Predictions of the present model for the test images of all tasks so far."""
-    text = io.StringIO()
-    rows = csv.writer(text)
-    rows.writerow(["image", "task", "class", "category", "predicted", "right"])
+    rows: list[tuple[object, ...]] = [("image", "task", "class", "category", "predicted", "right")]
     for truth, predicted in zip(truths, predictions):
         for key, class_, position in zip(truth.test_keys, truth.test_classes, predicted):
             answer = class_of[position]
             name = truth.class_names[answer] if answer >= 0 else ""
             category = method.categories[position].id
-            rows.writerow(
-                [key, truth.index, truth.class_names[class_], category, name, int(answer == class_)]
-            )
-    return text.getvalue()
+            right = int(answer == class_)
+            rows.append((key, truth.index, truth.class_names[class_], category, name, right))
+    return csv_text(rows)

@@ -3,7 +3,6 @@
 import contextlib
 import csv
 import dataclasses
-import io
 import time
 from collections import defaultdict
 from collections.abc import Iterator
@@ -21,6 +20,7 @@ from camp.bench.run_folder import RunConfig, RunFolder
 from camp.bench.settings import RunSettings
 from camp.bench.trained_tips import TrainedTips
 from camp.core import distributed
+from camp.core.csv_output import csv_text
 from camp.core.errors import CampError
 from camp.core.files import write_json, write_text
 from camp.core.progress import Progress
@@ -167,9 +167,7 @@ class _RunLoop:
         if not bad:
             path.unlink(missing_ok=True)  # of an earlier attempt
             return
-        text = io.StringIO()
-        csv.writer(text).writerows([("image", "reason"), *sorted(bad.items())])
-        write_text(path, text.getvalue())
+        write_text(path, csv_text([("image", "reason"), *sorted(bad.items())]))
         self.progress.note(f"{len(bad)} of {total} images could not be read; they are listed in {path}.")
         share = self.experiment.settings.views.bad_share
         if len(bad) > share * total:

@@ -17,6 +17,7 @@ def review(workspace: WorkspaceFolder, port: int | None = None, browser: bool = 
     with starting():
         from camp.app.review.app import review_app
         from camp.app.web.guard import Guard
+        from camp.app.web.one_time_code import OneTimeCode
         from camp.app.web.server import serve
         from camp.app.workspace.workspace import Workspace
 
@@ -24,4 +25,6 @@ def review(workspace: WorkspaceFolder, port: int | None = None, browser: bool = 
     opened.knowledge()  # raises the error of a workspace that cannot be shown
     token = secrets.token_urlsafe(24)
     app = review_app(opened)
-    serve(lambda hosts: Guard(app, hosts, token), port, f"/?token={token}", open_browser=browser)
+    code = OneTimeCode() if browser else None
+    # The token is printed, to be opened by hand, and is given to no other process.
+    serve(lambda hosts: Guard(app, hosts, token, code), port, f"/?token={token}", code)

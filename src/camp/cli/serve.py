@@ -2,6 +2,7 @@
 
 from pathlib import Path
 
+from camp.app.serving.limits import MAX_WAITING
 from camp.cli.shared import FalseAlarms, WorkspaceFolder, starting
 from camp.core.progress import Progress
 from camp.core.types import FALSE_ALARMS
@@ -12,6 +13,7 @@ def serve(
     port: int | None = None,
     false_alarms: FalseAlarms = FALSE_ALARMS,
     keep_unknown: bool = False,
+    queue: int = MAX_WAITING,
 ) -> None:
     """Recognise pictures over HTTP on this machine: POST a picture to /predict. Ctrl-C ends it.
 
@@ -20,6 +22,7 @@ def serve(
         port: Port on 127.0.0.1. By default a free one.
         false_alarms: Share of the pictures of known categories that may be called unknown.
         keep_unknown: Keep features and thumbnails of unknown pictures in the workspace, for `camp review`.
+        queue: Number of pictures without an answer from which on further ones are refused with status 503.
     """
     with starting():
         from camp.app.prediction.keep_unknown import unknown_keeper
@@ -32,4 +35,4 @@ def serve(
         model_of = latest_model(opened, false_alarms)
         model_of()
     keeper = unknown_keeper(opened, block=1) if keep_unknown else None
-    serve_app(lambda hosts: prediction_app(model_of, workspace, hosts, keeper), port, "/", open_browser=False)
+    serve_app(lambda hosts: prediction_app(model_of, workspace, hosts, keeper, queue), port, "/")

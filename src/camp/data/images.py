@@ -63,6 +63,15 @@ def decode_image(data: bytes, max_pixels: int = MAX_PIXELS, min_size: int | None
         raise UnreadableImageError(f"damaged or truncated ({error or type(error).__name__})") from error
 
 
+def number_of_pixels(data: bytes) -> int:
+    """Return the size of an image without decoding it; 0 if it is not known."""
+    try:
+        with Image.open(io.BytesIO(data), formats=FORMATS) as image:
+            return image.width * image.height
+    except Exception:  # `decode_image` says what is wrong
+        return 0
+
+
 def to_rgb(image: Image.Image) -> Image.Image:
     """Convert an image of any mode to 8-bit RGB: upright, transparent parts on white."""
     # Metadata that cannot be read are ignored.

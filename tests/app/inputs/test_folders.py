@@ -6,6 +6,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from camp.app.inputs.folders import FolderImages, merge_copies, read_folder
+from camp.core.csv_output import csv_text
 from camp.core.errors import CampError
 
 
@@ -74,6 +75,16 @@ CSV_LABELS = {"4.jpg": "egret", "heron/1.jpg": "heron", "heron/2.jpg": "heron", 
 )
 def test_a_csv_labels_what_has_no_label(january: Path, text: str) -> None:
     assert labels_of(with_csv(january, text)) == CSV_LABELS
+
+
+def test_cells_that_were_escaped_for_spreadsheets_are_read_as_they_were(tmp_path: Path) -> None:
+    names = {"=1+1.jpg": "-heron", "'@robin.jpg": "'=robin", "it's.jpg": "it's", "-3.jpg": "-3"}
+    root = folder_of(tmp_path / "formulas", *names)
+    table = csv_text([("file", "label"), *names.items()])
+    assert "'=1+1.jpg,'-heron\n" in table
+    assert labels_of(with_csv(root, table)) == names
+    by_hand = "file,label\n" + "".join(f"{file},{label}\n" for file, label in list(names.items())[:1])
+    assert labels_of(with_csv(root, by_hand))["=1+1.jpg"] == "-heron"
 
 
 def test_accents_may_be_composed_in_the_csv_and_not_in_the_folder(tmp_path: Path) -> None:

@@ -14,7 +14,14 @@ import torch
 from small_models import KINDS, features_of, reader_for, small_model, write_pictures
 
 from camp.app.prediction.model import Model
-from camp.app.prediction.predict import Prediction, Unreadable, predict, predict_image, write_predictions
+from camp.app.prediction.predict import (
+    Prediction,
+    Unreadable,
+    load_image,
+    predict,
+    predict_loaded,
+    write_predictions,
+)
 from camp.core.progress import Bar, Progress
 from camp.data.bank.bank import Bank, BankSpec
 from camp.data.bank.fill import fill
@@ -142,24 +149,26 @@ def test_nothing_is_asked_and_nothing_answered(folder: Path, model: Model) -> No
 
 def test_one_picture_in_memory(folder: Path, model: Model) -> None:
     (expected,) = predict(model, FileReader(folder), ["003.png"])
-    found = predict_image(model, (folder / "003.png").read_bytes(), "003.png")
+    image = load_image(model, (folder / "003.png").read_bytes())
+    [(found, _)] = predict_loaded(model, [("003.png", image)])
     assert found == expected
     with pytest.raises(UnreadableImageError, match="empty"):
-        predict_image(model, b"")
+        load_image(model, b"")
 
 
 def test_one_vector_in_memory(tmp_path: Path) -> None:
     reader, keys = reader_for(KINDS["embeddings"], tmp_path, 8)
     model = small_model(KINDS["embeddings"], reader, keys)
     (expected,) = predict(model, reader, keys[:1])
-    assert predict_image(model, reader.read(keys[0]), keys[0]) == expected
+    [(found, _)] = predict_loaded(model, [(keys[0], load_image(model, reader.read(keys[0])))])
+    assert found == expected
     for data, reason in (
         (b"\0" * 9, "9 bytes are not float32"),
         (b"\0" * 8, r"shape \(2,\), where embeddings takes \(12,\)"),
         (np.full(12, np.nan, "<f4").tobytes(), "not finite"),
     ):
         with pytest.raises(UnreadableImageError, match=reason):
-            predict_image(model, data)
+            load_image(model, data)
 
 
 def test_vectors_of_another_length_are_unreadable(tmp_path: Path) -> None:
@@ -197,6 +206,19 @@ def test_a_csv_file(tmp_path: Path) -> None:
         tmp_path / "out/birds-unreadable.csv"
     ).read_text() == "file,reason\nbroken.jpg,the file is empty\n"
     assert names_in(tmp_path / "out") == ["birds-unreadable.csv", "birds.csv"]
+
+
+def test_names_in_csv_files_are_never_formulas(tmp_path: Path) -> None:
+    rows = [
+        Prediction("=HYPERLINK(1).jpg", 7, "-heron", 0.5, 31, "@robin", 0.1),
+        Unreadable("+1+1.jpg", "=reason"),
+    ]
+    write_predictions(iter(rows), tmp_path / "birds.csv", "csv")
+    written = (tmp_path / "birds.csv").read_text().splitlines()
+    assert written[1] == "'=HYPERLINK(1).jpg,7,'-heron,0.5,31,'@robin,0.1"
+    assert (tmp_path / "birds-unreadable.csv").read_text().splitlines()[1] == "'+1+1.jpg,'=reason"
+    write_predictions(iter(rows), tmp_path / "birds.jsonl", "jsonl")
+    assert json.loads((tmp_path / "birds.jsonl").read_text())["file"] == "=HYPERLINK(1).jpg"
 
 
 def test_json_lines(tmp_path: Path) -> None:

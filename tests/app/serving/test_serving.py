@@ -3,13 +3,15 @@
 import asyncio
 import dataclasses
 import io
+import os
 import re
+import shutil
 from pathlib import Path
 
 import numpy as np
 import pytest
-from fastapi import HTTPException
 from PIL import Image
+from small_images import SMALL, batch
 from small_models import KINDS, features_of, reader_for, small_model
 from starlette.requests import Request
 from starlette.testclient import TestClient
@@ -18,8 +20,12 @@ from starlette.types import Message
 from camp.app.prediction.model import Model
 from camp.app.prediction.predict import Prediction, predict
 from camp.app.serving import app as serving
-from camp.app.serving.app import prediction_app
+from camp.app.serving.app import Bodies, latest_model, prediction_app
+from camp.app.serving.batcher import BusyError
+from camp.app.workspace.events import Named
 from camp.app.workspace.kept_unknown import UnknownKeeper, read_kept
+from camp.app.workspace.workspace import Workspace
+from camp.cli import main
 from camp.core.errors import CampError
 from camp.data.datasets.base import Reader
 
@@ -94,21 +100,11 @@ def test_another_content_type_is_415(client: TestClient, kind: str) -> None:
     assert kind.split(";")[0] in answer.json()["detail"]
 
 
-def test_too_large_a_body_is_413(client: TestClient, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_too_large_a_body_is_413(model: Model, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(serving, "MAX_BYTES", 1 << 20)
-    answer = client.post("/predict", content=b"\0" * ((1 << 20) + 1), headers=JPEG)
+    answer = client_of(model).post("/predict", content=b"\0" * ((1 << 20) + 1), headers=JPEG)
     assert answer.status_code == 413
-    assert answer.json()["detail"] == "The picture is larger than 1 MB; send a smaller one."
-
-
-def test_a_body_without_an_end_is_not_waited_for() -> None:
-    async def receive() -> Message:
-        return {"type": "http.request", "body": b"\0" * (1 << 24), "more_body": True}
-
-    request = Request({"type": "http", "method": "POST", "headers": []}, receive)
-    with pytest.raises(HTTPException) as fault:
-        asyncio.run(serving._body(request))
-    assert fault.value.status_code == 413
+    assert answer.json()["detail"] == "The body is larger than 1 MB; send a smaller one."
 
 
 def test_vectors_are_answered_too(tmp_path: Path) -> None:
@@ -161,6 +157,37 @@ def test_what_was_learned_since_is_known(model: Model) -> None:
     assert client.get("/categories").json()[0]["name"] == "egret"
 
 
+@pytest.fixture(scope="module")
+def birds(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A workspace of two named categories and what was discovered."""
+    folder = tmp_path_factory.mktemp("birds")
+    january = batch(folder / "january", {"heron": 8, "robin": 8}, {"wren": 8})
+    assert main(["learn", str(folder / "W"), str(january), *SMALL, "--epochs", "0", "--quiet"]) == 0
+    return folder / "W"
+
+
+@pytest.mark.parametrize("replace", ["rename", "rewrite"])
+def test_a_log_that_was_replaced_by_one_of_equal_length_is_noticed(
+    birds: Path, tmp_path: Path, replace: str
+) -> None:
+    workspace = Workspace.open(Path(shutil.copytree(birds, tmp_path / "W")))
+    workspace.decide(Named(category=1, name="stork"))
+    model_of = latest_model(workspace)
+    first = model_of()
+    assert model_of() is first
+    log = tmp_path / "W" / "events.jsonl"
+    text, about = log.read_text(), log.stat()
+    other = text.replace("stork", "egret")
+    assert len(other) == len(text)
+    if replace == "rename":
+        (tmp_path / "other").write_text(other)
+        (tmp_path / "other").replace(log)
+    else:
+        log.write_text(other)
+    os.utime(log, ns=(about.st_atime_ns, about.st_mtime_ns))  # as tools do that restore a copy
+    assert model_of().names[model_of().ids.index(1)] == "egret"
+
+
 def test_a_workspace_without_a_model_is_503_with_a_sentence() -> None:
     def gone() -> Model:
         raise CampError("BIRDS is gone.")
@@ -190,7 +217,7 @@ def test_the_page_documents_the_calls_and_loads_nothing(client: TestClient, path
 
 def test_the_schema_describes_the_calls(client: TestClient) -> None:
     schema = client.get("/openapi.json").json()
-    assert sorted(schema["paths"]) == ["/categories", "/predict"]
+    assert sorted(schema["paths"]) == ["/categories", "/health", "/metrics", "/predict"]
     call = schema["paths"]["/predict"]["post"]
     assert sorted(call["requestBody"]["content"]) == ["application/octet-stream", "image/*"]
     fields = schema["components"]["schemas"]["Prediction"]["properties"]
@@ -201,7 +228,71 @@ def test_fastapis_own_pages_are_off(client: TestClient) -> None:
     assert client.get("/redoc").status_code == 404
 
 
+def test_health_says_whether_there_is_a_model(client: TestClient) -> None:
+    assert client.get("/health").json() == {"categories": 4, "waiting": 0}
+
+    def gone() -> Model:
+        raise CampError("BIRDS is gone.")
+
+    app = prediction_app(gone, "", frozenset({HOST}))
+    answer = TestClient(app, base_url=f"http://{HOST}").get("/health")
+    assert (answer.status_code, answer.json()) == (503, {"detail": "BIRDS is gone."})
+
+
+def test_the_metrics_count_what_was_done(client: TestClient, pictures: tuple[Reader, list[str]]) -> None:
+    reader, keys = pictures
+    unknown = sum(
+        client.post("/predict", content=reader.read(key), headers=JPEG).json()["category"] is None
+        for key in keys
+    )
+    client.post("/predict", content=b"broken", headers=JPEG)
+    client.get("/nowhere/<script>")
+    client.get("/categories", headers={"Host": "evil.example"})
+    answer = client.get("/metrics")
+    assert answer.headers["content-type"].startswith("text/plain; version=0.0.4")
+    lines = answer.text.splitlines()
+    for line in (
+        'camp_requests_total{path="/predict",status="200"} 20',
+        'camp_requests_total{path="/predict",status="400"} 1',
+        'camp_requests_total{path="/categories",status="403"} 1',
+        'camp_requests_total{path="other",status="404"} 1',
+        "camp_images_total 20",
+        f"camp_unknown_total {unknown}",
+        f"camp_unknown_share {unknown / 20:g}",
+        "camp_queue_length 0",
+        'camp_batch_images_bucket{le="1"} 20',
+        "camp_batch_images_sum 20",
+        "camp_predict_seconds_count 20",
+        "# TYPE camp_predict_seconds histogram",
+    ):
+        assert line in lines
+    assert unknown > 0
+
+
+def test_pictures_of_many_megabytes_together_are_refused(client: TestClient) -> None:
+    async def receive() -> Message:
+        return {"type": "http.request", "body": b"a" * 600, "more_body": False}
+
+    async def read() -> None:
+        bodies = Bodies(max_bytes=1000)
+        request = Request({"type": "http", "method": "POST", "headers": []}, receive)
+        for _ in range(2):  # room is given back
+            async with bodies.body(request) as data:
+                assert len(data) == 600
+                request = Request({"type": "http", "method": "POST", "headers": []}, receive)
+                with pytest.raises(BusyError, match="many megabytes"):
+                    async with bodies.body(request):
+                        pass
+            request = Request({"type": "http", "method": "POST", "headers": []}, receive)
+        assert bodies.bytes == 0
+
+    asyncio.run(read())
+
+
 def test_foreign_hosts_and_origins_are_refused(client: TestClient) -> None:
+    for path in ("/predict", "/categories", "/health", "/metrics", "/", "/docs", "/openapi.json"):
+        assert client.get(path, headers={"Host": "evil.example"}).status_code == 403
+        assert client.post(path, headers={"Origin": "http://evil.example"}).status_code == 403
     assert client.get("/categories", headers={"Host": "evil.example"}).status_code == 403
     foreign = {**JPEG, "Origin": "http://evil.example"}
     assert client.post("/predict", content=b"x", headers=foreign).status_code == 403

@@ -9,6 +9,7 @@ from starlette.testclient import TestClient
 from starlette.websockets import WebSocketDisconnect
 
 from camp.app.web.guard import HEADERS, Guard
+from camp.app.web.one_time_code import OneTimeCode
 
 HOST = "127.0.0.1:8123"
 OURS = f"http://{HOST}"
@@ -114,6 +115,59 @@ def test_without_the_token_nothing_is_shown(given: str) -> None:
 @pytest.mark.parametrize("name", ["camp-token", "camp-token-8124", "other"])
 def test_the_cookie_of_another_port_does_not_count(name: str) -> None:
     assert client(TOKEN).get("/page", headers={"Cookie": f"{name}={TOKEN}"}).status_code == 403
+
+
+def with_code(code: OneTimeCode) -> TestClient:
+    app = Starlette(routes=[Route("/page", echo), Route("/open", echo)])
+    return TestClient(Guard(app, frozenset({HOST}), TOKEN, code), base_url=OURS, follow_redirects=False)
+
+
+def test_a_code_is_exchanged_for_the_cookie_once() -> None:
+    code = OneTimeCode()
+    first, second = with_code(code), with_code(code)
+    # As a browser asks that was sent by a file.
+    answer = first.get("/open", params={"code": code.text}, headers={"Sec-Fetch-Site": "cross-site"})
+    assert answer.status_code == 200
+    assert answer.headers["set-cookie"].startswith(f"camp-token-8123={TOKEN};")
+    assert "SameSite=strict" in answer.headers["set-cookie"]
+    assert code.text not in answer.text
+    assert TOKEN not in answer.text
+    assert 'content="0; url=/"' in answer.text
+    assert first.get("/page").status_code == 200
+    again = second.get("/open", params={"code": code.text})
+    assert again.status_code == 403
+    assert "used already or is too old: open the address that `camp review` printed" in again.text
+    assert second.get("/page").status_code == 403
+
+
+@pytest.mark.parametrize("given", ["", "?code=", "?code=wrong", "?token=wrong", f"?code={TOKEN}"])
+def test_a_guess_admits_nobody_and_does_not_use_up_the_code(given: str) -> None:
+    code = OneTimeCode()
+    browser = with_code(code)
+    answer = browser.get(f"/open{given}")
+    assert (answer.status_code, "set-cookie" in answer.headers) == (403, False)
+    assert browser.head("/open", params={"code": code.text}).status_code == 403
+    assert browser.post("/open", params={"code": code.text}).status_code == 403
+    assert browser.get("/page", params={"code": code.text}).status_code == 403
+    assert (
+        browser.get("/open", params={"code": code.text}, headers={"Host": "evil.example"}).status_code == 403
+    )
+    assert browser.get("/open", params={"code": code.text}).status_code == 200
+
+
+def test_an_old_code_admits_nobody() -> None:
+    code = OneTimeCode(lifetime=0)
+    assert with_code(code).get("/open", params={"code": code.text}).status_code == 403
+
+
+def test_the_policy_allows_no_inline_script_and_nothing_from_elsewhere() -> None:
+    directives = dict(part.split(" ", 1) for part in HEADERS["Content-Security-Policy"].split("; "))
+    assert directives["default-src"] == "'self'"
+    assert "script-src" not in directives
+    assert (directives["base-uri"], directives["object-src"], directives["frame-ancestors"]) == (
+        "'none'",
+    ) * 3
+    assert directives["form-action"] == "'self'"
 
 
 def test_a_change_needs_the_cookie() -> None:

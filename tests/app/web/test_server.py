@@ -18,6 +18,7 @@ from starlette.applications import Starlette
 from starlette.responses import PlainTextResponse
 from starlette.routing import Route
 from camp.app.web.guard import Guard
+from camp.app.web.one_time_code import OneTimeCode
 from camp.app.web.server import serve
 
 def refuse(address):
@@ -25,7 +26,7 @@ def refuse(address):
 
 webbrowser.open = refuse
 page = Route("/", lambda request: PlainTextResponse("hello"))
-serve(lambda hosts: Guard(Starlette(routes=[page]), hosts), None, "/?a=1", open_browser=True)
+serve(lambda hosts: Guard(Starlette(routes=[page]), hosts), None, "/?a=1", OneTimeCode())
 print("done")
 """
 
@@ -58,9 +59,9 @@ def test_a_port_in_use_is_a_sentence() -> None:
     with socket.create_server(("127.0.0.1", 0)) as taken:
         port = taken.getsockname()[1]
         with pytest.raises(CampError, match=f"Port {port} of 127.0.0.1 cannot be used .* another --port"):
-            server.serve(never, port, "/", open_browser=False)
+            server.serve(never, port, "/")
 
 
 def test_a_number_that_is_no_port_is_a_sentence() -> None:
     with pytest.raises(CampError, match=r"Port 70000 .*0 to 65535"):
-        server.serve(never, 70000, "/", open_browser=False)
+        server.serve(never, 70000, "/")

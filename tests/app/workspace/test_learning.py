@@ -12,7 +12,7 @@ from small_images import batch
 
 from camp.app.inputs.folders import read_folder
 from camp.app.prediction.model import open_model
-from camp.app.prediction.predict import predict_image
+from camp.app.prediction.predict import load_image, predict_loaded
 from camp.app.workspace.events import Discarded, Merged, Moved, Named
 from camp.app.workspace.knowledge import CLUSTERED, DISCARDED, LABELLED, Knowledge
 from camp.app.workspace.pipeline import LearnRequest, learn_folder
@@ -318,7 +318,8 @@ def test_old_features_are_carried_through_training(birds: Birds) -> None:
 def name_of(birds: Birds, kind: str, number: int) -> int | None:
     """The category that a new picture of a kind is recognised as, unknown or not."""
     path = batch(birds.folder / "new", {kind: 1}, first=number) / kind / f"{kind}-{number:03d}.png"
-    answer = predict_image(open_model(birds.workspace), path.read_bytes())
+    model = open_model(birds.workspace)
+    [(answer, _)] = predict_loaded(model, [("", load_image(model, path.read_bytes()))])
     return answer.runner_up if answer.category is None else answer.category
 
 

@@ -12,6 +12,7 @@ import numpy as np
 
 from camp.app.inputs.base import BatchInput, ReadableImages
 from camp.app.inputs.names import UNLABELLED_FOLDERS, check_name, near_misses
+from camp.core.csv_output import unescape_cell
 from camp.core.errors import CampError
 from camp.data.datasets.base import FileReader
 from camp.data.datasets.folders import image_files
@@ -212,7 +213,7 @@ def _rows(csv: Path) -> list[tuple[int, str, str]]:
                     f"put a field that contains {separator!r} into double quotes."
                 )
             if any(field.strip() for field in row.values()):
-                rows.append((table.line_num, row["file"], row["label"]))
+                rows.append((table.line_num, unescape_cell(row["file"]), unescape_cell(row["label"])))
     except Error as error:
         raise CampError(f"Line {table.line_num} of {csv.name} is not valid CSV: {error}.") from error
     if not rows:

@@ -4,10 +4,9 @@ The views are those of `camp.data.bank.fill`: an image has the same features her
 """
 
 import contextlib
-import csv
 import dataclasses
-import io
 import json
+import math
 import sys
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
@@ -20,6 +19,7 @@ import torch
 from torch import Tensor
 
 from camp.app.prediction.model import Model
+from camp.core.csv_output import csv_text
 from camp.core.files import atomic_write
 from camp.core.progress import Bar
 from camp.data.augmentations import normalise_, to_unit
@@ -140,17 +140,27 @@ def _each(
     return chain.from_iterable(rows)
 
 
-def predict_image(model: Model, data: bytes, file: str = "", keep: Keep | None = None) -> Prediction:
-    """Predict the category of one encoded image; raise `UnreadableImageError` if it cannot be decoded.
+def load_image(model: Model, data: bytes) -> np.ndarray:
+    """Decode one image to pixels (R, R, 3) uint8; raise `UnreadableImageError` if that fails.
 
-    For a model over vectors `data` are their D numbers as little-endian float32. An unknown image is given to `keep`.
+    For a model over vectors `data` are their D numbers as little-endian float32, and the result is (D,).
     """
     resolution = model.backbone.resolution
-    image = _checked(model, decode_resized(decode_image if resolution else _vector, data, resolution))
-    [(row, features)] = _predictions(model, model.backbone.trunk, [(file, image)])
-    if keep is not None and row.category is None:
-        keep(file, data, features)
-    return row
+    return _checked(model, decode_resized(decode_image if resolution else _vector, data, resolution))
+
+
+def predict_loaded(model: Model, images: Sequence[LoadedImage]) -> list[tuple[Prediction, Tensor]]:
+    """Predict the categories of images that `load_image` has decoded, together; return also their features (D,).
+
+    On a CPU every core takes a part of several images: a trunk that uses all cores waits for the slowest of them in
+    every layer, which takes long where other programs are running.
+    """
+    backbone, threads = model.backbone, torch.get_num_threads()
+    if len(images) == 1 or backbone.device.type != "cpu":
+        return _predictions(model, backbone.trunk, images)
+    trunk, size = backbone.single_threaded_trunk(), min(_BLOCK, math.ceil(len(images) / threads))
+    blocks = [images[start : start + size] for start in range(0, len(images), size)]
+    return list(chain.from_iterable(prefetch_map(lambda block: _predictions(model, trunk, block), blocks)))
 
 
 def write_predictions(
@@ -200,9 +210,7 @@ def _write(rows: Iterable[Row], file: BinaryIO, format: str, live: bool) -> Pred
 
 def _csv_line(values: Iterable[object]) -> bytes:
     """Encode one line; a file name that is not UTF-8 keeps its bytes."""
-    line = io.StringIO()
-    csv.writer(line, lineterminator="\n").writerow(values)
-    return line.getvalue().encode("utf-8", "surrogateescape")
+    return csv_text([values]).encode("utf-8", "surrogateescape")
 
 
 def _json_line(values: dict[str, object]) -> bytes:

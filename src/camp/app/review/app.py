@@ -15,16 +15,20 @@ from fastapi import FastAPI, HTTPException, Query, Request, Response
 from fastapi.exceptions import RequestValidationError
 from fastapi.responses import FileResponse, HTMLResponse, JSONResponse
 from jinja2 import Environment, PackageLoader, StrictUndefined
+from starlette.exceptions import HTTPException as StarletteHTTPException
 
 from camp.app.review import queries
 from camp.app.review.decisions import add_decisions
 from camp.app.review.kept import add_kept
 from camp.app.review.state import ReviewState
+from camp.app.web.limits import RequestLimits
 from camp.app.workspace.events import Number
 from camp.app.workspace.overview import halves
 from camp.app.workspace.workspace import Workspace
 from camp.core.errors import CampError
 
+MAX_BODY = 16 << 20
+"""Size limit of a decision, in bytes; one about a million images has 8 MB."""
 MEDIA_TYPES = {".css": "text/css", ".js": "text/javascript"}
 CACHE_FOREVER = {"Cache-Control": "private, max-age=31536000, immutable"}
 
@@ -43,6 +47,7 @@ def review_app(workspace: Workspace) -> FastAPI:
         yield
 
     app = FastAPI(lifespan=lifespan, openapi_url=None)  # its pages would load scripts from another host
+    app.add_middleware(RequestLimits, max_body=MAX_BODY)
     _add_error_handlers(app)
     _add_page(app, workspace)
     add_kept(app, state)  # before the queries: /thumbnails/kept is not a version
@@ -55,6 +60,10 @@ def _add_error_handlers(app: FastAPI) -> None:
     @app.exception_handler(CampError)
     def refused(request: Request, error: CampError) -> JSONResponse:
         return JSONResponse({"error": str(error)}, status_code=409)
+
+    @app.exception_handler(StarletteHTTPException)
+    def not_possible(request: Request, error: StarletteHTTPException) -> JSONResponse:
+        return JSONResponse({"error": error.detail}, status_code=error.status_code)
 
     @app.exception_handler(RequestValidationError)
     def malformed(request: Request, error: RequestValidationError) -> JSONResponse:

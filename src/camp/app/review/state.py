@@ -65,7 +65,7 @@ class ReviewState:
         self.workspace = workspace
         self.busy = threading.RLock()
         """Held while the workspace is read or changed: `Workspace` is not safe to use from several threads."""
-        self._last: tuple[tuple[int, int], Snapshot] | None = None
+        self._last: tuple[tuple[int, ...], Snapshot] | None = None
         self._sizes: dict[str, int] = {}  # number of images of each version since the last learning step
 
     def now(self) -> Snapshot:

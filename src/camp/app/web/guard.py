@@ -9,34 +9,49 @@ import secrets
 
 from starlette.datastructures import Headers, MutableHeaders
 from starlette.requests import Request
-from starlette.responses import PlainTextResponse, RedirectResponse, Response
+from starlette.responses import HTMLResponse, PlainTextResponse, RedirectResponse, Response
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
+
+from camp.app.web.one_time_code import OneTimeCode
 
 HEADERS = {
     "X-Content-Type-Options": "nosniff",
     # Not "no-referrer": browsers then send `Origin: null` with a form of our own.
     "Referrer-Policy": "same-origin",
     "Content-Security-Policy": (
-        "default-src 'self'; img-src 'self' data:; style-src 'self' 'unsafe-inline'; frame-ancestors 'none'"
+        "default-src 'self'; img-src 'self' data:; style-src 'self' 'unsafe-inline'; object-src 'none'; "
+        "base-uri 'none'; form-action 'self'; frame-ancestors 'none'"
     ),
     # Another local server is the same site to a browser, cookies included, but not the same origin.
     "Cross-Origin-Resource-Policy": "same-origin",
 }
 READING = ("GET", "HEAD", "OPTIONS")
 """Methods that change nothing."""
+OPEN = "/open"
+"""Path at which a one-time code is exchanged for the cookie."""
+CONTINUE = '<!doctype html><meta http-equiv="refresh" content="0; url=/"><title>CAMP</title>'
+"""Not a redirect: the cookie is sent with a request of our own page only, and the request with the code comes from
+another one, the private file."""
 
 
 class Guard:
     """ASGI middleware that refuses foreign hosts, foreign origins and, if a token is set, requests without it.
 
-    The token comes in the address once (`?token=`) and then in a cookie, which is named after the port: two
-    workspaces can be open in one browser.
+    The token comes in the address once (`?token=`), or is given in exchange for a one-time code (`/open?code=`). From
+    then on it is in a cookie, which is named after the port: two workspaces can be open in one browser.
     """
 
-    def __init__(self, app: ASGIApp, hosts: frozenset[str], token: str | None = None) -> None:
+    def __init__(
+        self,
+        app: ASGIApp,
+        hosts: frozenset[str],
+        token: str | None = None,
+        code: OneTimeCode | None = None,
+    ) -> None:
         self.app = app
         self.hosts = hosts
         self.token = token
+        self.code = code
         self.origins = frozenset(f"http://{host}" for host in hosts)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -65,14 +80,18 @@ class Guard:
             return _refused(reason)
         if self.token is None:
             return None
-        cookie = f"camp-token-{request.headers['host'].rpartition(':')[2]}"
+        if request.method == "GET" and request.url.path == OPEN and self.code is not None:
+            if not self.code.redeem(request.query_params.get("code", "")):
+                return _refused(
+                    "This address was used already or is too old: open the address that `camp review` printed."
+                )
+            return _with_cookie(HTMLResponse(CONTINUE), request, self.token)
         given = request.query_params.get("token")
         if given is not None and request.method in READING and self._is_token(given):
             # The token must not stay in the address, which people copy, bookmark and show to others.
             answer = RedirectResponse(request.url.remove_query_params("token"), status_code=303)
-            answer.set_cookie(cookie, given, path="/", httponly=True, samesite="strict")
-            return answer
-        if not self._is_token(request.cookies.get(cookie, "")):
+            return _with_cookie(answer, request, given)
+        if not self._is_token(request.cookies.get(_cookie_name(request), "")):
             return _refused("This page needs its token: open the address that `camp review` printed.")
         return None
 
@@ -94,6 +113,15 @@ class Guard:
 
     def _is_token(self, given: str) -> bool:
         return self.token is not None and secrets.compare_digest(given.encode(), self.token.encode())
+
+
+def _cookie_name(request: Request) -> str:
+    return f"camp-token-{request.headers['host'].rpartition(':')[2]}"
+
+
+def _with_cookie(answer: Response, request: Request, token: str) -> Response:
+    answer.set_cookie(_cookie_name(request), token, path="/", httponly=True, samesite="strict")
+    return answer
 
 
 def _refused(sentence: str) -> Response:

@@ -1,9 +1,7 @@
 """Files of one learning step: a folder that is complete from the moment it has its name, and never changes afterwards."""
 
 import contextlib
-import csv
 import dataclasses
-import io
 import os
 import shutil
 from collections.abc import Iterator, Mapping
@@ -20,6 +18,7 @@ from torch import Tensor
 
 from camp.app.workspace.knowledge import Category, Images, Knowledge
 from camp.app.workspace.report import BatchReport
+from camp.core.csv_output import csv_text
 from camp.core.errors import CampError
 from camp.core.files import read_json, write_json, write_text
 from camp.discovery.calibration import Calibration
@@ -90,9 +89,8 @@ def save_step(folder: Path, step: Step) -> None:
     save_report(folder, step.report)
     write_text(folder / "report.txt", step.report.summary() + "\n")
     if step.unreadable:
-        table = io.StringIO()
-        csv.writer(table).writerows([("picture", "reason"), *sorted(step.unreadable.items())])
-        write_text(folder / "unreadable.csv", table.getvalue())
+        table = csv_text([("picture", "reason"), *sorted(step.unreadable.items())])
+        write_text(folder / "unreadable.csv", table)
 
 
 def load_step(folder: Path) -> Knowledge:

@@ -66,7 +66,7 @@ class Storage(ABC):
         return contextlib.nullcontext()
 
     @abstractmethod
-    def version(self) -> tuple[int, int]:
+    def version(self) -> tuple[int, ...]:
         """Return a value that differs once the log has changed."""
 
     @abstractmethod
@@ -179,13 +179,13 @@ class FolderStorage(Storage):
         finally:
             lock.release()
 
-    def version(self) -> tuple[int, int]:
-        """Return size and time of the log."""
+    def version(self) -> tuple[int, ...]:
+        """Return size, times and inode of the log: a log that was replaced may have any of them in common."""
         try:
             about = self.log.stat()
         except OSError:
-            return 0, 0
-        return about.st_size, about.st_mtime_ns
+            return ()
+        return about.st_size, about.st_mtime_ns, about.st_ctime_ns, about.st_ino
 
     def events(self) -> list[Event]:
         """Read the log."""
@@ -323,9 +323,9 @@ class MemoryStorage(Storage):
                 step_files.save_report(target, self._reports[step])
         extend_log(folder.log, events)
 
-    def version(self) -> tuple[int, int]:
+    def version(self) -> tuple[int, ...]:
         """Return the number of events."""
-        return len(self._events), 0
+        return (len(self._events),)
 
     def events(self) -> list[Event]:
         """Return the log."""

@@ -32,7 +32,7 @@ class Workspace:
 
     def __init__(self, storage: Storage) -> None:
         self.storage = storage
-        self._knowledge: tuple[int, Knowledge] | None = None  # number of events, knowledge after them
+        self._knowledge: tuple[list[Event], Knowledge] | None = None  # events, knowledge after them
         self._backbone: Backbone | None = None
 
     @classmethod
@@ -75,7 +75,7 @@ class Workspace:
     def knowledge(self) -> Knowledge:
         """Return what is known now: the last learning step and every standing decision since."""
         events = self.events()
-        if self._knowledge is not None and self._knowledge[0] == len(events):
+        if self._knowledge is not None and self._knowledge[0] == events:
             return self._knowledge[1]
         steps = [event.step for event in events if isinstance(event, Learned)]
         if not steps:
@@ -94,7 +94,7 @@ class Workspace:
         knowledge = knowledge.dismiss(digest for event in dismissed(events) for digest in event.digests)
         for decision in standing(events):
             knowledge = decision.apply(knowledge)
-        self._knowledge = len(events), knowledge
+        self._knowledge = events, knowledge
         return knowledge
 
     def with_kept(self, knowledge: Knowledge) -> Knowledge:
@@ -134,7 +134,7 @@ class Workspace:
                 knowledge = self.with_kept(knowledge)
             after = decision.apply(knowledge)
             dated = self._append(decision)
-            self._knowledge = dated.number, after
+            self._knowledge = self.events(), after
             return dated
 
     def undo(self, seen: int | None = None) -> Decision:

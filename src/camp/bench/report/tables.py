@@ -1,6 +1,5 @@
 """Tables for a terminal, a README, a spreadsheet or a paper."""
 
-import csv
 import io
 from collections.abc import Hashable, Sequence
 from dataclasses import dataclass
@@ -11,6 +10,7 @@ from rich.console import Console
 from rich.table import Table as RichTable
 
 from camp.bench.report.numbers import Spread, in_percent
+from camp.core.csv_output import csv_text
 
 TableFormat = Literal["text", "md", "csv", "latex"]
 
@@ -109,14 +109,12 @@ def _markdown(table: Table) -> str:
 
 def _csv(table: Table) -> str:
     """Metrics in percent, four decimals, each followed by its standard deviation (empty for one seed)."""
-    file = io.StringIO()
-    writer = csv.writer(file, lineterminator="\n")
-    header = [
+    header: list[str | int] = [
         name.replace(" ", "_")
         for column in table.columns
         for name in ([column, f"{column}_std"] if column in table.metrics else [column])
     ]
-    writer.writerow(header)
+    lines: list[list[str | int]] = [header]
     for row in table.rows:
         cells: list[str | int] = []
         for column, cell in zip(table.columns, row):
@@ -127,8 +125,8 @@ def _csv(table: Table) -> str:
                 cells.append("" if cell.std is None else in_percent(cell.std, 4))
             else:
                 cells += ["", ""]
-        writer.writerow(cells)
-    return file.getvalue()
+        lines.append(cells)
+    return csv_text(lines)
 
 
 def _latex(table: Table) -> str:

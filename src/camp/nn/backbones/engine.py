@@ -1,5 +1,7 @@
 """Engines that run a frozen trunk: pixels (B, 3, R, R) -> fields. Both are thread-safe."""
 
+import functools
+
 import torch
 from torch import Tensor, nn
 
@@ -32,7 +34,11 @@ class OnnxEngine:
         self.session = onnxruntime.InferenceSession(graph, options, providers=["CPUExecutionProvider"])
 
     def single_threaded(self) -> "OnnxEngine":
-        """Return the same trunk for callers that run one thread per core."""
+        """Return the same trunk for callers that run one thread per core; made once, which takes a while."""
+        return self._single_threaded
+
+    @functools.cached_property
+    def _single_threaded(self) -> "OnnxEngine":
         return OnnxEngine(self.graph, self.names, threads=1)
 
     def __call__(self, pixels: Tensor) -> Batch:
