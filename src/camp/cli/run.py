@@ -2,7 +2,6 @@
 
 import dataclasses
 import shlex
-import sys
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -13,6 +12,7 @@ import tyro
 from camp.bench.settings import DataSettings, RunSettings, option_names
 from camp.cli.options import Parser, given_options, unknown_option
 from camp.cli.output import show_runs
+from camp.cli.streams import complain
 from camp.core.errors import CampError
 from camp.core.settings import Option, as_flag, did_you_mean
 from camp.data.view_settings import ViewSettings
@@ -95,7 +95,7 @@ def _show_comparison(outcome: "StudyOutcome", folder: Path) -> int:
         if finished:
             show_runs(finished, folder / "report.html", by_task=False)
         for method, (error, _) in outcome.failed.items():
-            print(f"camp: {method} did not finish: {error}", file=sys.stderr)
+            complain(f"{method} did not finish: {error}")
     distributed.broadcast(None)  # torchrun ends all processes as soon as one ends with an error
     return 2 if outcome.failed else 0
 

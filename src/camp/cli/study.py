@@ -1,6 +1,5 @@
 """`camp study`: list studies, run what is missing of one, and draw it."""
 
-import sys
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Literal
@@ -15,6 +14,7 @@ from camp.bench.studies.runner import StudyOutcome, StudyStore, missing, run_stu
 from camp.bench.studies.study import Options, Study, smoke
 from camp.bench.studies.toml_study import read_toml_study
 from camp.cli.options import given_options, unknown_option
+from camp.cli.streams import complain
 from camp.core.errors import CampError
 from camp.core.progress import Progress
 
@@ -162,7 +162,7 @@ def _show(study: Study, outcome: StudyOutcome, folder: Path) -> int:
             print(f"The figure: {(folder / 'figure.png').resolve()}")
         print(f"The page: {(folder / 'page.html').resolve()}")
     for sentence in failures(outcome):
-        print(f"camp: {sentence}", file=sys.stderr)
+        complain(sentence)
     if not outcome.rows and not outcome.failed:
         raise CampError(f"No run of the study {study.name} has finished.")
     return 2 if outcome.failed else 0
