@@ -38,10 +38,11 @@ camp COMMAND --help explains the options of a command."""
 WORKSPACE_COMMANDS = ("learn", "review", "status", "predict", "export", "serve")
 COMMANDS = (*WORKSPACE_COMMANDS, "run", "report", "study", "datasets", "methods", "demo")
 """Names of the commands, of their modules in `camp.cli`, and of the functions in these."""
-FULL = (errno.ENOSPC, errno.EDQUOT, errno.EROFS)
-"""Errors of a disk that takes no more."""
 PARSING_COMMANDS = ("run", "study", "datasets", "methods")
 """Commands that parse their arguments themselves and return an exit code; tyro parses those of the others."""
+
+UNWRITABLE = (errno.EPIPE, errno.ENOSPC, errno.EDQUOT, errno.EROFS)
+"""Errors of an output that nobody reads, and of a disk that takes no more."""
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -102,8 +103,7 @@ def _command(words: list[str]) -> int:
         complain(f"interrupted; {state}")
         return 128 + (interruption.args[0] if interruption.args else signal.SIGINT)
     except Exception as error:
-        if isinstance(error, BrokenPipeError) or getattr(error, "errno", None) in FULL:
-            assert isinstance(error, OSError)
+        if isinstance(error, OSError) and error.errno in UNWRITABLE:
             return _lost_output(error)
         if is_out_of_memory(error):
             complain("There is not enough memory; use fewer or smaller pictures, or a machine with more.")
