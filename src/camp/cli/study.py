@@ -1,5 +1,6 @@
 """`camp study`: list studies, run what is missing of one, and draw it."""
 
+import math
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Literal
@@ -112,6 +113,10 @@ def _with_seeds(study: Study, given: str) -> Study:
 def _executor(options: StudyOptions) -> Executor:
     if options.jobs is not None and options.jobs < 1:
         raise CampError(f"--jobs must be at least 1, not {options.jobs}.")
+    if not 0 <= options.gpus < math.inf:
+        raise CampError(f"--gpus must be 0 or more, not {options.gpus:g}.")
+    if options.cpus is not None and not 0 < options.cpus < math.inf:
+        raise CampError(f"--cpus must be a number above 0, not {options.cpus:g}.")
     if options.executor == "ray":
         from camp.bench.executors.ray_cluster import RayExecutor
 

@@ -203,6 +203,8 @@ OPTIONS: list[tuple[str, Callable[[], None], str, str]] = [
     ("weights that are a text", write("w.pth", "my weights"), "learn V february --weights w.pth", "w.pth"),
     ("weights that are a text by another name", write("w.safetensors", "my weights"), "learn V february --weights w.safetensors", "w.safetensors: Error while deserializing"),
     ("a device that is not there", nothing, "learn V february --device abacus", 'There is no device "abacus" here'),
+    ("a device without numbers", nothing, f"learn V february {NEW} --device meta", 'There is no device "meta" here'),
+    ("a resolution too large", nothing, "learn V february --resolution 1000000", "A resolution of 1000000 pixels is too large; give at most 2048."),
     ("a resolution that does not fit", nothing, "learn V february --resolution 100", "efficientnet-lite0 takes a resolution that is a multiple of 32 pixels, not 100; the nearest are 96 and 128."),
     ("a resolution too small", nothing, "learn V february --resolution 4", "A resolution of 4 pixels is too small; give 8 or more."),
     ("pictures to predict that are not there", nothing, "predict W march", "There is no march; give a folder of pictures, or a picture."),
@@ -260,6 +262,18 @@ def test_what_is_only_seen_by_opening_the_pictures(
     batch(here / "march", {"heron": 2}, first=90)
     assert main(["learn", "W", "march", "--quiet"]) == 0  # and the next attempt takes them away
     assert not (here / "W" / "bank").exists()
+
+
+def test_a_new_workspace_without_enough_memory_is_not_left_behind(
+    here: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def failing(*arguments: object) -> None:
+        raise MemoryError
+
+    monkeypatch.setattr("camp.app.workspace.pipeline.fill_bank", failing)
+    sentence, new = refused(f"learn V february {NEW} --quiet", capsys)
+    assert sentence.startswith("camp: There is not enough memory")
+    assert not new
 
 
 @pytest.mark.parametrize(

@@ -32,7 +32,7 @@ from camp.app.workspace.knowledge import Knowledge
 from camp.app.workspace.report import BatchReport
 from camp.app.workspace.step_files import Step
 from camp.core.errors import CampError
-from camp.core.files import read_json, write_json
+from camp.core.files import expand_user, read_json, write_json
 from camp.core.progress import Progress
 from camp.core.version import __version__
 from camp.nn.backbones.settings import BackboneSettings
@@ -375,4 +375,4 @@ def _steps(events: Sequence[Event]) -> list[int]:
 
 
 def _real(path: Path) -> Path:
-    return Path(os.path.realpath(Path(path).expanduser()))
+    return Path(os.path.realpath(expand_user(path)))

@@ -16,7 +16,7 @@ import numpy as np
 import torch
 
 from camp.core.errors import CampError
-from camp.core.files import read_json, write_json
+from camp.core.files import expand_user, read_json, write_json
 from camp.data.bank.store import DIGEST_BYTES, Column, Store
 from camp.data.view_settings import Augmentation, ViewSettings
 from camp.data.views import Batch, Encoder, Field
@@ -156,7 +156,7 @@ class Bank:
 def banks_folder(settings: ViewSettings) -> Path:
     """Return the folder of all banks: the setting, $CAMP_BANKS, or camp/banks in the user's cache."""
     if settings.bank is not None:
-        return Path(settings.bank).expanduser()
+        return expand_user(settings.bank)
     if "CAMP_BANKS" in os.environ:
-        return Path(os.environ["CAMP_BANKS"])
-    return Path(os.environ.get("XDG_CACHE_HOME", Path.home() / ".cache")) / "camp" / "banks"
+        return expand_user(os.environ["CAMP_BANKS"])
+    return Path(os.environ.get("XDG_CACHE_HOME", expand_user("~/.cache"))) / "camp" / "banks"
