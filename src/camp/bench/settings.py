@@ -188,6 +188,8 @@ def to_dict(settings: RunSettings) -> dict[str, Any]:
 
 def from_dict(values: Mapping[str, Any]) -> RunSettings:
     """Read the nested values of config.json."""
+    if not isinstance(values.get("method"), str):
+        raise CampError("The settings of a run name its method, and these do not.")
     return with_json(default_settings(values["method"]), values)
 
 

@@ -11,14 +11,14 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 import numpy as np
-from pydantic import ValidationError
+from pydantic import BaseModel, TypeAdapter, ValidationError
 from safetensors import SafetensorError
 from safetensors.numpy import load_file, save_file
 from safetensors.torch import load_file as load_tensors
 from safetensors.torch import save_file as save_tensors
 from torch import Tensor
 
-from camp.app.workspace.knowledge import Category, Images, Knowledge
+from camp.app.workspace.knowledge import DISCARDED, Category, Images, Knowledge
 from camp.app.workspace.report import BatchReport
 from camp.core.errors import CampError
 from camp.core.files import read_json, write_json, write_text
@@ -42,6 +42,19 @@ class Step:
     report: BatchReport
     unreadable: Mapping[str, str] = field(default_factory=dict)
     """Why files of the batch could not be read, by file."""
+
+
+class _CategoriesFile(BaseModel):
+    """The content of categories.json."""
+
+    step: int
+    sure: Calibration
+    apart: list[tuple[int, int]]
+    rejected: list[tuple[int, int]] = []
+    categories: list[Category]
+
+
+_FILES = TypeAdapter(list[str])
 
 
 @contextlib.contextmanager
@@ -98,21 +111,42 @@ def save_step(folder: Path, step: Step) -> None:
 def load_step(folder: Path) -> Knowledge:
     """Read the knowledge after the step; the features stay on disk until they are used."""
     with _damage(folder):
-        about = read_json(folder / "categories.json")
+        about = _CategoriesFile.model_validate(read_json(folder / "categories.json"))
         columns = load_file(folder / "pictures.safetensors")
-        return Knowledge(
-            step=about["step"],
-            categories={row["id"]: Category(**row) for row in about["categories"]},
+        knowledge = Knowledge(
+            step=about.step,
+            categories={category.id: category for category in about.categories},
             images=Images(
-                files=read_json(folder / "files.json"),
+                files=_FILES.validate_python(read_json(folder / "files.json")),
                 features=np.load(folder / "features.npy", mmap_mode="r", allow_pickle=False),
                 **{name: columns[key] for key, name in _COLUMNS.items()},
             ),
             metric=ClassMetric.from_state(load_tensors(folder / "metric.safetensors")),
-            calibration=Calibration.from_json(about["sure"]),
-            distinct=frozenset((a, b) for a, b in about["apart"]),
-            rejected=frozenset((row, id) for row, id in about.get("rejected", [])),
+            calibration=about.sure,
+            distinct=frozenset(about.apart),
+            rejected=frozenset(about.rejected),
         )
+        _check_consistent(knowledge)
+        return knowledge
+
+
+def _check_consistent(knowledge: Knowledge) -> None:
+    """Raise a `ValueError` if the files of a step are not of one step."""
+    images, n = knowledge.images, len(knowledge.images)
+    if any(len(values) != n for values in vars(images).values()):
+        raise ValueError("its files have different numbers of pictures")
+    shapes = images.features.ndim, images.points.ndim, images.digests.shape[1:], images.positions.shape[1:]
+    if shapes != (2, 2, (16,), (2,)) or any(
+        a.ndim != 1 for a in (images.steps, images.category, images.source)
+    ):
+        raise ValueError("an array has another shape than it should")
+    if knowledge.metric.projection.shape != (images.features.shape[1], images.points.shape[1]):
+        raise ValueError("the metric does not fit the features")
+    named = {*images.category.tolist(), *(id for _, id in knowledge.rejected)}
+    named |= {id for pair in knowledge.distinct for id in pair}
+    named |= {one.merged_into for one in knowledge.categories.values() if one.merged_into is not None}
+    if missing := named - knowledge.categories.keys() - {DISCARDED}:
+        raise ValueError(f"category {min(missing)} is missing")
 
 
 def load_tip(folder: Path) -> dict[str, Tensor]:

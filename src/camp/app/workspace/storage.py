@@ -34,6 +34,7 @@ from camp.app.workspace.step_files import Step
 from camp.core.errors import CampError
 from camp.core.files import expand_user, read_json, write_json
 from camp.core.progress import Progress
+from camp.core.settings import with_json
 from camp.core.version import __version__
 from camp.nn.backbones.settings import BackboneSettings
 
@@ -139,10 +140,11 @@ class FolderStorage(Storage):
         if not isinstance(values, dict) or values.get("format") != FORMAT:
             raise CampError(f"{about} is of another version of camp (this version reads format {FORMAT}).")
         try:
-            backbone = BackboneSettings(**values["backbone"])
-            settings = WorkspaceSettings(backbone, int(values["seed"]), values["thumbnails"])
-        except (KeyError, TypeError, ValueError) as error:
-            raise CampError(f"{about} is damaged ({error}); restore it from a copy.") from error
+            given = {name: values[name] for name in ("backbone", "seed", "thumbnails")}
+            settings = with_json(WorkspaceSettings(), given)
+        except (KeyError, CampError) as error:
+            reason = str(error).rstrip(".")
+            raise CampError(f"{about} is damaged ({reason}); restore it from a copy.") from error
         return cls(path, settings)
 
     @classmethod

@@ -108,7 +108,8 @@ class Bank:
         self.folder = folder
         self.spec = spec
         description = folder / "bank.json"
-        if description.exists() and read_json(description)["fingerprint"] != spec.fingerprint():
+        about = read_json(description) if description.exists() else {"fingerprint": spec.fingerprint()}
+        if not isinstance(about, dict) or about.get("fingerprint") != spec.fingerprint():
             raise CampError(
                 f"The folder {folder} holds another view bank; remove it or choose another with --bank."
             )
@@ -123,7 +124,13 @@ class Bank:
     @classmethod
     def open(cls, settings: ViewSettings, spec: BankSpec) -> Self:
         """Open the bank for `spec` in the folder of all banks."""
-        return cls(banks_folder(settings) / spec.fingerprint(), spec)
+        folder = banks_folder(settings) / spec.fingerprint()
+        try:
+            return cls(folder, spec)
+        except OSError as error:
+            raise CampError(
+                f"The view bank {folder} cannot be read ({error.strerror or error}); choose another with --bank."
+            ) from error
 
     def describe(self) -> None:
         """Write `bank.json`, which describes the bank and is checked when it is opened."""
