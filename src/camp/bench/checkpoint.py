@@ -45,8 +45,7 @@ def save_checkpoint(folder: Path, checkpoint: Checkpoint) -> None:
     tensors = folder / f"tensors-{checkpoint.task}-{checkpoint.epoch}.safetensors"
     write_tensors(tensors, checkpoint.state.tensors)
     write_json(folder / "state.json", {"tensors": tensors.name, **_values(checkpoint)})
-    half_written = folder.glob(".*.tmp")  # by a process that was killed
-    for old in (*folder.glob("tensors-*.safetensors"), *half_written):
+    for old in folder.glob("tensors-*.safetensors"):
         if old != tensors:
             old.unlink(missing_ok=True)
 

@@ -21,6 +21,7 @@ from filelock import FileLock, Timeout
 from pydantic import BaseModel, ValidationError
 
 from camp.bench.settings import RunSettings, from_dict, to_dict
+from camp.core.abandoned import remove_abandoned
 from camp.core.errors import CampError
 from camp.core.files import append_json_line, read_json, read_json_lines, write_json, write_text
 from camp.core.provenance import Provenance
@@ -142,6 +143,7 @@ class RunFolder:
                 f"The folder {self.path} could not be made ({error.strerror or error})."
             ) from error
         try:
+            remove_abandoned(self.path)
             yield
         finally:
             lock.release()

@@ -87,6 +87,10 @@ class DataSettings:
             raise CampError(
                 f'There is no setting "{self.setting}"; the settings are {", ".join(SCENARIO_PRESETS)}.'
             )
+        for name in ("data", "split"):
+            path = getattr(self, name)
+            if path is not None and not path.strip():
+                raise CampError(f"{name} is empty; give the name of a file or folder, or leave it out.")
         given = _given(self, _SHAPE)
         if self.split is not None and given:
             raise CampError(

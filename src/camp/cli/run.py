@@ -12,6 +12,7 @@ import tyro
 from camp.bench.settings import DataSettings, RunSettings, option_names
 from camp.cli.options import Parser, given_options, unknown_option
 from camp.cli.output import show_runs
+from camp.cli.shared import given_path
 from camp.cli.streams import complain
 from camp.core.errors import CampError
 from camp.core.settings import Option, as_flag, did_you_mean
@@ -75,7 +76,7 @@ def _resume_request(words: list[str]) -> RunRequest | None:
         raise CampError("--resume needs the folder of a run.")
     if others:
         raise CampError(f"A resumed run keeps its settings: leave out {' '.join(others)}.")
-    return RunRequest(Path(given.resume), given.quiet)
+    return RunRequest(given_path(given.resume, "--resume"), given.quiet)
 
 
 def _selected_methods(words: list[str]) -> list[str]:
@@ -126,7 +127,7 @@ def parse(methods: list[str], words: Sequence[str]) -> RunRequest:
         method, options.settings, options.data, options.backbone, options.views, options.seed
     )
     settings.check_labels()
-    return RunRequest(Path(options.out), options.quiet, settings)
+    return RunRequest(given_path(options.out, "--out"), options.quiet, settings)
 
 
 def _parse_comparison(methods: list[str], words: Sequence[str]) -> RunRequest:
@@ -149,7 +150,7 @@ def _parse_comparison(methods: list[str], words: Sequence[str]) -> RunRequest:
     given = {name: values.pop(name, option.default) for name, option in own.items()}
     if given["out"] is None:
         raise CampError("Several methods need a folder for their runs: add --out FOLDER.")
-    return RunRequest(Path(given["out"]), given["quiet"], study=comparison(methods, values))
+    return RunRequest(given_path(given["out"], "--out"), given["quiet"], study=comparison(methods, values))
 
 
 def _about_comparison(methods: list[str]) -> str:

@@ -15,6 +15,7 @@ from camp.bench.studies.runner import StudyOutcome, StudyStore, missing, run_stu
 from camp.bench.studies.study import Options, Study, smoke
 from camp.bench.studies.toml_study import read_toml_study
 from camp.cli.options import given_options, unknown_option
+from camp.cli.shared import given_path
 from camp.cli.streams import complain
 from camp.core.errors import CampError
 from camp.core.progress import Progress
@@ -71,7 +72,7 @@ def study(words: list[str]) -> int:
     found = found.with_options(run_options_given(found, rest))
     if options.seeds is not None:
         found = _with_seeds(found, options.seeds)
-    store = StudyStore(Path(options.out))
+    store = StudyStore(given_path(options.out, "--out"))
     if options.dry:
         return _plan(found, store)
     outcome = run_study(found, store, _executor(options), Progress(options.quiet))

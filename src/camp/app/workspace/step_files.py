@@ -126,27 +126,40 @@ def load_step(folder: Path) -> Knowledge:
             distinct=frozenset(about.apart),
             rejected=frozenset(about.rejected),
         )
-        _check_consistent(knowledge)
+        _check_shapes(knowledge)
+        _check_references(knowledge)
         return knowledge
 
 
-def _check_consistent(knowledge: Knowledge) -> None:
-    """Raise a `ValueError` if the files of a step are not of one step."""
-    images, n = knowledge.images, len(knowledge.images)
-    if any(len(values) != n for values in vars(images).values()):
-        raise ValueError("its files have different numbers of pictures")
-    shapes = images.features.ndim, images.points.ndim, images.digests.shape[1:], images.positions.shape[1:]
-    if shapes != (2, 2, (16,), (2,)) or any(
-        a.ndim != 1 for a in (images.steps, images.category, images.source)
-    ):
-        raise ValueError("an array has another shape than it should")
-    if knowledge.metric.projection.shape != (images.features.shape[1], images.points.shape[1]):
-        raise ValueError("the metric does not fit the features")
-    named = {*images.category.tolist(), *(id for _, id in knowledge.rejected)}
-    named |= {id for pair in knowledge.distinct for id in pair}
-    named |= {one.merged_into for one in knowledge.categories.values() if one.merged_into is not None}
-    if missing := named - knowledge.categories.keys() - {DISCARDED}:
-        raise ValueError(f"category {min(missing)} is missing")
+def _check_shapes(knowledge: Knowledge) -> None:
+    """Raise a `ValueError` if the arrays of the images do not fit together, or to the categories."""
+    images, n = knowledge.images, len(knowledge.images.files)
+    shapes = {
+        "features": (n, len(knowledge.metric.origin)),
+        "digests": (n, 16),
+        "steps": (n,),
+        "category": (n,),
+        "source": (n,),
+        "points": (n, knowledge.metric.projection.shape[1]),
+        "positions": (n, 2),
+    }
+    for name, expected in shapes.items():
+        found = getattr(images, name).shape
+        if found != expected:
+            raise ValueError(f"{name} has the shape {found} and not {expected}")
+    unknown = set(np.unique(images.category).tolist()) - {DISCARDED, *knowledge.categories}
+    if unknown:
+        raise ValueError(f"pictures belong to category {min(unknown)}, which does not exist")
+
+
+def _check_references(knowledge: Knowledge) -> None:
+    """Raise a `ValueError` if something is said about a category or an image that does not exist."""
+    named = {one.merged_into for one in knowledge.categories.values() if one.merged_into is not None}
+    named |= {id for pair in knowledge.distinct for id in pair} | {id for _, id in knowledge.rejected}
+    if unknown := named - knowledge.categories.keys():
+        raise ValueError(f"category {min(unknown)} does not exist")
+    if any(not 0 <= row < len(knowledge.images) for row, _ in knowledge.rejected):
+        raise ValueError("a picture does not exist")
 
 
 def load_tip(folder: Path) -> dict[str, Tensor]:

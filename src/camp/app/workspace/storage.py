@@ -31,6 +31,7 @@ from camp.app.workspace.kept_unknown import KeptImages, read_kept, remove_learne
 from camp.app.workspace.knowledge import Knowledge
 from camp.app.workspace.report import BatchReport
 from camp.app.workspace.step_files import Step
+from camp.core.abandoned import remove_abandoned
 from camp.core.errors import CampError
 from camp.core.files import expand_user, read_json, write_json
 from camp.core.progress import Progress
@@ -177,6 +178,8 @@ class FolderStorage(Storage):
         except OSError as error:
             raise CampError(f"{self.path} cannot be written to ({error.strerror or error}).") from error
         try:
+            if progress is not None:
+                remove_abandoned(self.path)
             yield
         finally:
             lock.release()

@@ -67,6 +67,10 @@ def load_dataset(name: str, data: Path | None = None, **options: Any) -> Dataset
             has = f"it has {', '.join(known)}" if known else "it has none"
             raise CampError(f"Data set {name} has no option {option!r}; {has}.")
     if info.embedded:
+        if data is not None:
+            raise CampError(
+                f"Data set {name} is installed with CAMP and reads no other data; leave out --data."
+            )
         return info.loader(None, **options)
     root = data_folder(name) if data is None else expand_user(data)
     if not root.exists():
