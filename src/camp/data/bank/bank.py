@@ -132,6 +132,17 @@ class Bank:
                 f"The view bank {folder} cannot be read ({error.strerror or error}); choose another with --bank."
             ) from error
 
+    def check_place(self) -> None:
+        """Refuse a bank that does not exist and cannot be made."""
+        if self.folder.exists():
+            return
+        above = next(parent for parent in self.folder.absolute().parents if parent.exists())
+        if not above.is_dir() or not os.access(above, os.W_OK):
+            raise CampError(
+                f"The view bank {self.folder} cannot be made, since {above} cannot be written to; choose another folder "
+                "with --bank."
+            )
+
     def describe(self) -> None:
         """Write `bank.json`, which describes the bank and is checked when it is opened."""
         description = {"fingerprint": self.spec.fingerprint(), **dataclasses.asdict(self.spec)}
