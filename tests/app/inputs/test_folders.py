@@ -1,5 +1,4 @@
 import os
-import socket
 import tempfile
 from pathlib import Path
 
@@ -303,10 +302,8 @@ def test_links_to_themselves_and_pipes_are_listed(tmp_path: Path) -> None:
     (tmp_path / "heron" / "loop").symlink_to("loop")
     (tmp_path / "heron" / "gone.jpg").symlink_to("nowhere.jpg")
     os.mkfifo(tmp_path / "heron" / "pipe.jpg")
-    with socket.socket(socket.AF_UNIX) as server:
-        server.bind(str(tmp_path / "heron" / "s.jpg"))
     images = read_folder(tmp_path)
-    assert images.keys == ("heron/gone.jpg", "heron/loop.jpg", "heron/pipe.jpg", "heron/s.jpg")
+    assert images.keys == ("heron/gone.jpg", "heron/loop.jpg", "heron/pipe.jpg")
     for key in images.keys:
         with pytest.raises(UnreadableImageError):
             images.reader.read(key)
