@@ -104,6 +104,8 @@ def test_every_changed_split() -> None:
     assert not refused_or(Split, lambda: Split.from_json(SPLIT))
     refusals = [refused_or(Split, lambda value=value: Split.from_json(value)) for value in changed(SPLIT)]
     assert sum(refusals) > 200
+    assert refused_or(Split, lambda: Split.from_json({**SPLIT, "tasks": []}))
+    assert refused_or(Split, lambda: Split.from_json({**SPLIT, "classes": ["0", "1", "1"]}))
 
 
 @few
@@ -279,6 +281,9 @@ def test_every_changed_workspace(tmp_path: Path) -> None:
         refusals.append(refused_or(WorkspaceSettings, lambda: FolderStorage.open(tmp_path).settings))
     assert not refusals[0]
     assert sum(refusals) > 100
+    for name, value in (("weights", 5), ("resolution", 1.5), ("tip", "x"), ("device", None)):
+        path.write_text(json.dumps({**whole, "backbone": {**whole["backbone"], name: value}}))
+        assert refused_or(FolderStorage, lambda: FolderStorage.open(tmp_path))
 
 
 @few
