@@ -57,7 +57,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         code = _command(words)
         fault = output_fault()
         if fault is not None and code == 0:
-            code = _lost_output(fault)
+            code = _lost_output(fault, done=True)
     if arguments is None and "RANK" in os.environ:
         # Threads of Gloo may still hold a tensor, and abort the process while the interpreter is finalized
         # (pytorch/pytorch#179291); everything is written and synced by now.
@@ -114,11 +114,17 @@ def _command(words: list[str]) -> int:
         return 1
 
 
-def _lost_output(fault: OSError) -> int:
-    """Say why output is incomplete, unless its reader has read enough, as in `camp predict ... | head`."""
+def _lost_output(fault: OSError, done: bool = False) -> int:
+    """Say why output is incomplete, unless its reader has read enough, as in `camp predict ... | head`.
+
+    Args:
+        fault: Why it could not be written.
+        done: Whether the command did everything but this.
+    """
     if isinstance(fault, BrokenPipeError):
         return 141
-    complain(f"{fault.filename or 'The output'} could not be written ({fault.strerror or fault}).")
+    rest = "; everything else was done" if done else ""
+    complain(f"{fault.filename or 'The output'} could not be written ({fault.strerror or fault}){rest}.")
     return 2
 
 
