@@ -1,8 +1,14 @@
 """Continual category discovery with CAMP: categories that keep changing, from a few labels and many images."""
 
+import sys
 from typing import TYPE_CHECKING, Any
 
 from camp.core.version import __version__
+
+if sys.platform == "win32":
+    raise ImportError(
+        "CAMP runs on Linux and macOS, and not on Windows: there, install it in the Windows Subsystem for Linux (WSL)."
+    )
 
 if TYPE_CHECKING:
     from camp.app.estimator import CAMP

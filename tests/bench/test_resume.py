@@ -230,5 +230,5 @@ def test_a_damaged_checkpoint_is_a_sentence(
     path.write_bytes(path.read_bytes()[:100])
     assert main(["run", "--resume", str(out), "--quiet"]) == 2
     error = capsys.readouterr().err
-    assert error.startswith(f"camp: The checkpoint {path} is damaged")
+    assert error.startswith(f"camp: The checkpoint {path.parent} is damaged")
     assert error.count("\n") == 1

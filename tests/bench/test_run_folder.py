@@ -129,3 +129,66 @@ def test_the_runs_of_a_comparison_are_in_order(tmp_path: Path, name: str, conten
     write_json(tmp_path / name, [])
     with pytest.raises(CampError, match="does not hold a comparison"):
         comparison_runs(tmp_path)
+
+
+OTHER = [
+    "[]",
+    "{}",
+    "7",
+    '"x"',
+    "null",
+    "[null]",
+    '{"method": 1, "settings": [], "task": "x", "runs": [3]}',
+    "{",
+    "[" * 99_999,
+]
+
+
+def test_other_json_in_the_place_of_a_checkpoint(
+    digits_run: camp.RunResult, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    shutil.copytree(digits_run.folder, tmp_path / "run")
+    (tmp_path / "run" / "results.json").unlink()
+    state = tmp_path / "run" / "checkpoint" / "state.json"
+    whole = json.loads(state.read_text())
+    foreign = {**whole, "task": 1, "epoch": 1}  # of a task that was under way, without its tensors
+    for text in (
+        *OTHER,
+        json.dumps(foreign),
+        json.dumps({**whole, "tensors": 5}),
+        json.dumps({**whole, "task": -1}),
+    ):
+        state.write_text(text)
+        assert main(["run", "--resume", str(tmp_path / "run"), "--quiet"]) == 2
+        error = capsys.readouterr().err
+        assert error.count("\n") == 1
+        assert "is damaged" in error or "is not valid JSON" in error or "another version" in error
+
+
+@pytest.mark.parametrize("name", ["config.json", "results.json", "metrics.jsonl", "split.json"])
+def test_other_json_in_the_place_of_a_file(
+    digits_run: camp.RunResult, tmp_path: Path, capsys: pytest.CaptureFixture[str], name: str
+) -> None:
+    shutil.copytree(digits_run.folder, tmp_path / "run")
+    for text in OTHER:
+        (tmp_path / "run" / name).write_text(text + "\n")
+        code = main(["report", str(tmp_path / "run"), "--format", "md"])
+        assert code == (0 if name in ("metrics.jsonl", "split.json") else code)
+        assert code in (0, 2)
+        assert capsys.readouterr().err.count("\n") == (1 if code else 0)
+        if name != "metrics.jsonl":
+            (tmp_path / "run" / "results.json").rename(tmp_path / "results.json")
+            assert main(["run", "--resume", str(tmp_path / "run"), "--quiet"]) == 2
+            assert capsys.readouterr().err.count("\n") == 1
+            (tmp_path / "results.json").rename(tmp_path / "run" / "results.json")
+
+
+@pytest.mark.parametrize("name", ["study.json", "several.json"])
+def test_other_json_in_the_place_of_a_comparison(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], name: str
+) -> None:
+    for text in OTHER:
+        (tmp_path / name).write_text(text)
+        for words in (["run", "--resume", str(tmp_path)], ["report", str(tmp_path)]):
+            assert main(words) == 2
+            assert capsys.readouterr().err.count("\n") == 1

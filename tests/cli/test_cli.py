@@ -149,6 +149,9 @@ def test_help_of_a_method_shows_its_own_options(method: str, capsys: pytest.Capt
         ("run --setting ssl-cl --k estimated --out out", "The number of categories is estimated from labelled"),
         ("run --out file.txt", "The folder file.txt could not be made (File exists)."),
         ("run --out file.txt/run", "The folder file.txt/run could not be made (Not a directory)."),
+        ("run --dataset digits --data somewhere --out out", "Data set digits is installed with CAMP and reads no other data; leave"),
+        ("run --bank file.txt/banks --dataset digits --epochs 1 --out out", "cannot be made, since"),
+        ("run --dataset cub200 --data ~nobody-of-this-name/x --out out", "~nobody-of-this-name/x does not exist;"),
         ("run --resume nothing", "nothing holds no run: there is no config.json in it."),
         ("run --resume empty", "empty holds no run: there is no config.json in it."),
         ("run --resume", "--resume needs the folder of a run."),
@@ -181,6 +184,27 @@ def test_a_mistake_is_one_sentence_and_leaves_nothing(
     assert shown.err.endswith((".\n", "?\n"))
     assert shown.err.count("\n") == 1
     assert sorted(here.rglob("*")) == before
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (["run", "--out", ""], "--out is empty; give the name of a file or folder."),
+        (["run", "--method", "camp,gcd", "--out", " "], "--out is empty; give the name of a file or folder."),
+        (["run", "--data", "", "--out", "x"], "data is empty; give the name of a file or folder, or leave it out."),
+        (["run", "--split", "", "--out", "x"], "split is empty; give the name of a file or folder, or leave it out."),
+        (["run", "--bank", "", "--out", "x"], "The folder of the view banks (bank) is empty; give its name"),
+        (["study", "alpha", "--dataset", "digits", "--out", ""], "--out is empty; give the name of a file or folder."),
+        (["report", ""], "A run folder is empty; give the name of a file or folder."),
+        (["demo", "--out", ""], "--out is empty; give the name of a file or folder."),
+    ],
+)  # fmt: skip
+def test_an_empty_path_is_not_the_present_folder(
+    here: Path, capsys: pytest.CaptureFixture[str], words: list[str], said: str
+) -> None:
+    assert main(words) == 2
+    assert said in capsys.readouterr().err
+    assert list(here.iterdir()) == []
 
 
 @pytest.mark.parametrize(

@@ -232,3 +232,43 @@ def test_fresh_views_are_new_but_seeded(tmp_path: Path, backbone: Backbone, data
     torch.testing.assert_close(
         views.clean(torch.tensor([position]))["cls"], expected["cls"], rtol=1e-4, atol=1e-4
     )
+
+
+@pytest.mark.parametrize(
+    "text", ["[]", "{}", "7", '"bank"', "null", '{"fingerprint": [1]}', "{", "[" * 99_999]
+)
+def test_a_bank_of_another_description_is_refused(
+    tmp_path: Path, backbone: Backbone, dataset: Dataset, text: str
+) -> None:
+    filled(tmp_path / "bank", backbone, dataset)
+    (tmp_path / "bank" / "bank.json").write_text(text)
+    with pytest.raises(CampError, match=r"holds another view bank|is not valid JSON"):
+        filled(tmp_path / "bank", backbone, dataset)
+
+
+@pytest.mark.parametrize("text", ["[]", "{}", "7", '"x"', "null", '{"records": "x"}', '{"records": -3}', "{"])
+def test_a_damaged_seal_is_made_again(
+    tmp_path: Path, backbone: Backbone, dataset: Dataset, text: str
+) -> None:
+    filled(tmp_path / "bank", backbone, dataset)
+    (tmp_path / "bank" / "clean" / "sealed.json").write_text(text)
+    bank, outcome = filled(tmp_path / "bank", backbone, dataset)
+    assert outcome.new_views == 0
+    assert bank.sealed()
+
+
+def test_a_bank_that_cannot_be_read_or_written_is_a_sentence(
+    tmp_path: Path, backbone: Backbone, dataset: Dataset
+) -> None:
+    (tmp_path / "file").write_text("a file")
+    with pytest.raises(CampError, match=r"cannot be written to \(Not a directory\); choose another folder"):
+        filled(tmp_path / "file" / "bank", backbone, dataset)
+    views = ViewSettings(augmentations=3, bank=str(tmp_path / "banks"))
+    spec = BankSpec.for_encoder(backbone, views, Augmentation())
+    Bank.open(views, spec).check_place()
+    (tmp_path / "banks" / spec.fingerprint() / "clean" / "index.bin").mkdir(parents=True)
+    with pytest.raises(CampError, match=r"cannot be read \(Is a directory\)"):
+        Bank.open(views, spec)
+    views = ViewSettings(augmentations=3, bank=str(tmp_path / "file" / "banks"))
+    with pytest.raises(CampError, match=f"cannot be made, since {tmp_path / 'file'} cannot be written to"):
+        Bank.open(views, spec).check_place()

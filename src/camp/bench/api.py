@@ -7,6 +7,7 @@ from typing import Any, Literal
 from camp.bench.report.page import write_page
 from camp.bench.report.run_tables import run_table
 from camp.bench.results import StoredRun, load_run
+from camp.core.errors import CampError
 from camp.core.progress import Progress
 
 
@@ -43,6 +44,8 @@ def run(
     from camp.bench.run_loop import run_or_resume
     from camp.bench.settings import from_flat
 
+    if not str(out).strip():
+        raise CampError("`out` is empty; give the name of a folder for the run.")
     settings = from_flat(method, {"dataset": dataset, **options})
     settings.check_labels()
     run_or_resume(settings, Path(out), Progress(quiet), command="camp.run")

@@ -4,10 +4,12 @@ The JSON is replaced in one step and names a tensor file that is already complet
 the folder holds one valid checkpoint.
 """
 
+import contextlib
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from pydantic import BaseModel, Field, InstanceOf
+from pydantic import BaseModel, Field, InstanceOf, TypeAdapter
 from safetensors import SafetensorError
 from safetensors.torch import load, load_file, save
 from torch import Tensor
@@ -15,20 +17,21 @@ from torch import Tensor
 from camp.bench.evaluation.after_task import Evaluator
 from camp.bench.results import CategoryResults, TaskResults
 from camp.core import distributed
-from camp.core.errors import CampError
+from camp.core.errors import CampError, is_out_of_memory
 from camp.core.files import atomic_write, read_json, write_json
 from camp.methods.base import LearnedCategory, MethodState
 
 FORMAT = 2
+_CATEGORIES = TypeAdapter(list[LearnedCategory])
 
 
 class Checkpoint(BaseModel):
     """Everything that a run needs to continue."""
 
     state: InstanceOf[MethodState] = Field(exclude=True)
-    task: int
+    task: int = Field(ge=0)
     """Index of the task to continue with."""
-    epoch: int | None
+    epoch: int | None = Field(ge=0)
     """The next epoch of a task that is under way; None between tasks."""
     evaluator: Evaluator = Field(default_factory=Evaluator)
     records: list[TaskResults] = []
@@ -42,8 +45,7 @@ def save_checkpoint(folder: Path, checkpoint: Checkpoint) -> None:
     tensors = folder / f"tensors-{checkpoint.task}-{checkpoint.epoch}.safetensors"
     write_tensors(tensors, checkpoint.state.tensors)
     write_json(folder / "state.json", {"tensors": tensors.name, **_values(checkpoint)})
-    half_written = folder.glob(".*.tmp")  # by a process that was killed
-    for old in (*folder.glob("tensors-*.safetensors"), *half_written):
+    for old in folder.glob("tensors-*.safetensors"):
         if old != tensors:
             old.unlink(missing_ok=True)
 
@@ -54,14 +56,31 @@ def load_checkpoint(folder: Path) -> Checkpoint | None:
     if not description.exists():
         return None
     values = read_json(description)
-    if values["method"].get("format") != FORMAT:
-        raise CampError("The checkpoint was made by another version of CAMP: begin again in another folder.")
-    path = folder / values["tensors"]
+    with damaged_checkpoint(folder):
+        if values["method"].get("format") == FORMAT:
+            return _checkpoint(values, load_file(folder / values["tensors"]))
+    raise CampError("The checkpoint was made by another version of CAMP: begin again in another folder.")
+
+
+@contextlib.contextmanager
+def damaged_checkpoint(folder: Path) -> Iterator[None]:
+    """Turn what the values and tensors of a damaged checkpoint raise into a sentence."""
     try:
-        return _checkpoint(values, load_file(path))
-    except (OSError, SafetensorError) as error:
+        yield
+    except (
+        OSError,
+        SafetensorError,
+        LookupError,
+        TypeError,
+        ValueError,
+        AttributeError,
+        RuntimeError,
+    ) as error:
+        if is_out_of_memory(error):
+            raise
+        reason = str(error).partition("\n")[0]
         raise CampError(
-            f"The checkpoint {path} is damaged ({error}); delete {folder} to begin again."
+            f"The checkpoint {folder} is damaged ({reason}); delete {folder} to begin again."
         ) from error
 
 
@@ -91,5 +110,5 @@ def _values(checkpoint: Checkpoint) -> dict[str, Any]:
 def _checkpoint(values: dict[str, Any], tensors: dict[str, Tensor]) -> Checkpoint:
     """Return the checkpoint; tensors are cloned because rounding depends on their alignment in memory."""
     clones = {name: tensor.clone() for name, tensor in tensors.items()}
-    categories = [LearnedCategory(**row) for row in values["method"]["categories"]]
+    categories = _CATEGORIES.validate_python(values["method"]["categories"])
     return Checkpoint.model_validate({**values, "state": MethodState(clones, categories)})

@@ -64,7 +64,9 @@ class Experiment:
         settings = settings.for_split(split)
         build, device = method_info(settings.method).build, torch.device(device_name)
         method: Method = build(backbone, settings.settings, settings.seed, device)
-        return cls(settings, dataset, split, backbone, method, device)
+        experiment = cls(settings, dataset, split, backbone, method, device)
+        experiment.bank().check_place()
+        return experiment
 
     def image_keys(self) -> tuple[list[str], set[str]]:
         """Return the keys of all images of the split, sorted, and those of images that need augmented views."""

@@ -16,9 +16,9 @@ from camp.bench.evaluation.confusion import TaskConfusion
 from camp.bench.evaluation.drift import DriftMeasurement
 from camp.bench.evaluation.feature_map import FeatureMap, Kind
 from camp.bench.evaluation.summary import Summary
-from camp.bench.run_folder import comparison_runs
+from camp.bench.run_folder import RunFolder, comparison_runs
 from camp.core.errors import CampError
-from camp.core.files import read_json, read_json_lines
+from camp.core.files import read_json
 
 FORMAT = 2
 """Format 1 called the images of a category `pictures` and the parameters of a task `recipe`."""
@@ -191,15 +191,16 @@ def load_run(folder: Path) -> StoredRun:
             )
         raise CampError(f"{folder} is not a run folder: it has neither results.json nor config.json.")
     config = read_json(folder / "config.json") if (folder / "config.json").exists() else {}
-    epochs = [line for line in read_json_lines(folder / "metrics.jsonl") if isinstance(line, dict)]
-    return StoredRun(folder, read_results(path), epochs, config if isinstance(config, dict) else {})
+    if not isinstance(config, dict) or not isinstance(config.get("settings", {}), dict):
+        config = {}
+    return StoredRun(folder, read_results(path), RunFolder(folder).epochs(), config)
 
 
 def read_results(path: Path) -> Results:
     """Read results.json; a damaged one, or one of another format, is a `CampError`."""
     value = read_json(path)
     written = value.get("format") if isinstance(value, dict) else None
-    if written not in (1, FORMAT):
+    if written != 1 and written != FORMAT:
         raise CampError(
             f"{path} has format {written!r}, this version reads 1 to {FORMAT}; run the experiment again."
         )

@@ -18,15 +18,25 @@ from pathlib import Path
 from typing import Any, Self
 
 from filelock import FileLock, Timeout
+from pydantic import BaseModel, ValidationError
 
 from camp.bench.settings import RunSettings, from_dict, to_dict
+from camp.core.abandoned import remove_abandoned
 from camp.core.errors import CampError
 from camp.core.files import append_json_line, read_json, read_json_lines, write_json, write_text
 from camp.core.provenance import Provenance
-from camp.core.settings import options_of
+from camp.core.settings import describe_error, options_of
 from camp.data.split import Split
 
 FORMAT = 1
+
+
+class _ConfigFile(BaseModel):
+    """The values in config.json."""
+
+    settings: dict[str, Any]
+    command: str = ""
+    provenance: Provenance | None = None
 
 
 @dataclass(frozen=True)
@@ -51,12 +61,11 @@ class RunConfig:
     @classmethod
     def from_json(cls, values: Mapping[str, Any]) -> Self:
         """Read the content from JSON values."""
-        made = values.get("provenance")
-        return cls(
-            settings=from_dict(values["settings"]),
-            command=values.get("command", ""),
-            provenance=Provenance.model_validate(made) if made else None,
-        )
+        try:
+            file = _ConfigFile.model_validate(values)
+        except ValidationError as error:
+            raise CampError(f"{describe_error(error)}.") from error
+        return cls(from_dict(file.settings), file.command, file.provenance)
 
 
 class RunFolder:
@@ -84,15 +93,16 @@ class RunFolder:
         try:
             results = read_json(self.results)
             return bool(self.tasks_done() == results["tasks_planned"] == len(results["tasks"]))
-        except (CampError, KeyError, TypeError):
+        except (CampError, LookupError, TypeError):
             return False
 
     def tasks_done(self) -> int:
         """Return the number of tasks in the last checkpoint."""
         try:
-            return int(read_json(self.checkpoint / "state.json")["task"])
-        except (CampError, KeyError, TypeError):
+            done = read_json(self.checkpoint / "state.json")["task"]
+        except (CampError, LookupError, TypeError):
             return 0
+        return done if isinstance(done, int) else 0
 
     def fraction_done(self) -> float:
         """Return how much of the run is done, from its tasks and the epochs of the present one.
@@ -104,7 +114,7 @@ class RunFolder:
         try:
             tasks = max(1, len(read_json(self.split)["tasks"]))
             option = options_of(self.read_config().settings).get("epochs")
-        except (CampError, KeyError, TypeError):
+        except (CampError, LookupError, TypeError):
             tasks, option = 1, None
         done, epochs = self.tasks_done(), option.default if option else None
         trained = len(self.metrics_of_task(done)) / epochs if isinstance(epochs, int) and epochs else 0.0
@@ -133,6 +143,7 @@ class RunFolder:
                 f"The folder {self.path} could not be made ({error.strerror or error})."
             ) from error
         try:
+            remove_abandoned(self.path)
             yield
         finally:
             lock.release()
@@ -168,14 +179,18 @@ class RunFolder:
 
     def metrics_of_task(self, task: int) -> list[dict[str, Any]]:
         """Return the lines of the epochs of a task."""
-        return [line for line in read_json_lines(self.metrics) if line["task"] == task]
+        return [line for line in self.epochs() if line["task"] == task]
 
     def forget_metrics(self, task: int, epoch: int) -> None:
         """Remove the lines from an epoch of a task on, and a line that a kill has torn."""
         if self.metrics.exists():
-            lines = read_json_lines(self.metrics)
-            kept = [line for line in lines if (line["task"], line["epoch"]) < (task, epoch)]
+            kept = [line for line in self.epochs() if (line["task"], line["epoch"]) < (task, epoch)]
             write_text(self.metrics, "".join(json.dumps(line) + "\n" for line in kept))
+
+    def epochs(self) -> list[dict[str, Any]]:
+        """Return the lines of metrics.jsonl; others that got into the file are left out."""
+        lines = [line for line in read_json_lines(self.metrics) if isinstance(line, dict)]
+        return [line for line in lines if all(isinstance(line.get(name), int) for name in ("task", "epoch"))]
 
 
 STUDY_FILE, FORMER_STUDY_FILE = "study.json", "several.json"
@@ -194,6 +209,6 @@ def comparison_runs(folder: Path) -> list[Path] | None:
     values = read_json(folder / (STUDY_FILE if named else FORMER_STUDY_FILE))
     try:
         names = [run["run"] for run in values["runs"]] if named else list(values["methods"])
-    except (KeyError, TypeError):
+        return [folder / name for name in names]
+    except (LookupError, TypeError):
         raise CampError(f"{folder} does not hold a comparison of methods; choose another folder.") from None
-    return [folder / name for name in names]

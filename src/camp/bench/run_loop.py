@@ -11,7 +11,13 @@ from typing import Any
 
 import numpy as np
 
-from camp.bench.checkpoint import Checkpoint, broadcast_checkpoint, load_checkpoint, save_checkpoint
+from camp.bench.checkpoint import (
+    Checkpoint,
+    broadcast_checkpoint,
+    damaged_checkpoint,
+    load_checkpoint,
+    save_checkpoint,
+)
 from camp.bench.evaluation.after_task import Evaluator
 from camp.bench.experiment import Experiment, check_split
 from camp.bench.records import category_records, predictions_csv, run_description, task_record
@@ -191,7 +197,7 @@ class _RunLoop:
                 f"and use --resume {self.folder.path} to run them again."
             )
         under_way = stream[saved.task][0] if saved.epoch is not None else None
-        with self.progress.track("Loading the checkpoint", 1):
+        with self.progress.track("Loading the checkpoint", 1), damaged_checkpoint(self.folder.checkpoint):
             self.method.load_state(saved.state, under_way, stream[0][0].views)
         self.evaluator, self.records, self.categories = saved.evaluator, saved.records, saved.categories
         for phase, seconds in saved.seconds.items():

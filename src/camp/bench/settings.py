@@ -87,6 +87,10 @@ class DataSettings:
             raise CampError(
                 f'There is no setting "{self.setting}"; the settings are {", ".join(SCENARIO_PRESETS)}.'
             )
+        for name in ("data", "split"):
+            path = getattr(self, name)
+            if path is not None and not path.strip():
+                raise CampError(f"{name} is empty; give the name of a file or folder, or leave it out.")
         given = _given(self, _SHAPE)
         if self.split is not None and given:
             raise CampError(
@@ -188,6 +192,8 @@ def to_dict(settings: RunSettings) -> dict[str, Any]:
 
 def from_dict(values: Mapping[str, Any]) -> RunSettings:
     """Read the nested values of config.json."""
+    if not isinstance(values.get("method"), str):
+        raise CampError("The settings of a run name its method, and these do not.")
     return with_json(default_settings(values["method"]), values)
 
 

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from pydantic import TypeAdapter, ValidationError
 from safetensors import SafetensorError
 from safetensors.torch import load_file
 from torch import Tensor
@@ -16,6 +17,8 @@ from torch import Tensor
 from camp.bench.checkpoint import write_tensors
 from camp.core.errors import CampError
 from camp.core.files import read_json, write_json
+
+_LINES: TypeAdapter[list[dict[str, Any]]] = TypeAdapter(list[dict[str, Any]])
 
 
 @dataclass(frozen=True)
@@ -27,9 +30,9 @@ class TrainedTips:
     def load(self, task: int) -> tuple[dict[str, Tensor], list[dict[str, Any]]] | None:
         """Return the tensors after `task` and the lines of its epochs; None if they are missing or damaged."""
         try:
-            lines = read_json(self._lines(task))
+            lines = _LINES.validate_python(read_json(self._lines(task)))
             return load_file(self._tensors(task)), lines
-        except (OSError, CampError, SafetensorError):
+        except (OSError, CampError, SafetensorError, ValidationError):
             return None
 
     def save(self, task: int, tensors: dict[str, Tensor], lines: list[dict[str, Any]]) -> None:

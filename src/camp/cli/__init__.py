@@ -1,12 +1,17 @@
 """The command line. A command's module is imported when it is called, so that `camp --help` is instant."""
 
+import contextlib
+import errno
 import importlib
 import os
+import signal
 import sys
-from collections.abc import Callable, Sequence
+import threading
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
-from camp.core.errors import CampError, ReportedError
+from camp.cli.streams import complain, output_fault, prepare_streams
+from camp.core.errors import CampError, ReportedError, is_out_of_memory
 
 HELP = """camp: discover categories in image collections that keep growing, from a few labels
 
@@ -36,10 +41,23 @@ COMMANDS = (*WORKSPACE_COMMANDS, "run", "report", "study", "datasets", "methods"
 PARSING_COMMANDS = ("run", "study", "datasets", "methods")
 """Commands that parse their arguments themselves and return an exit code; tyro parses those of the others."""
 
+UNWRITABLE = (errno.EPIPE, errno.ENOSPC, errno.EDQUOT, errno.EROFS)
+"""Errors of an output that nobody reads, and of a disk that takes no more."""
+
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Run a command; returns 0 for success, 2 for a mistake explained in a sentence, 130 after Ctrl-C."""
-    code = _command(list(sys.argv[1:] if arguments is None else arguments))
+    """Run a command and return its exit code.
+
+    0 is success, 2 a mistake that a sentence explains, 1 an error of the program itself, 130 Ctrl-C, 143 SIGTERM, and
+    141 an output that was closed by its reader.
+    """
+    words = list(sys.argv[1:] if arguments is None else arguments)
+    prepare_streams()
+    with _sigterm_interrupts():
+        code = _command(words)
+        fault = output_fault()
+        if fault is not None and code == 0:
+            code = _lost_output(fault, done=True)
     if arguments is None and "RANK" in os.environ:
         # Threads of Gloo may still hold a tensor, and abort the process while the interpreter is finalized
         # (pytorch/pytorch#179291); everything is written and synced by now.
@@ -49,38 +67,77 @@ def main(arguments: Sequence[str] | None = None) -> int:
     return code
 
 
+@contextlib.contextmanager
+def _sigterm_interrupts() -> Iterator[None]:
+    """Let SIGTERM do what Ctrl-C does."""
+    if threading.current_thread() is not threading.main_thread():  # signals belong to the main thread
+        yield
+        return
+
+    def interrupt(number: int, frame: object) -> None:
+        raise KeyboardInterrupt(number)
+
+    before = signal.signal(signal.SIGTERM, interrupt)
+    try:
+        yield
+    finally:
+        if before is not None:  # a handler that was not made in Python cannot be put back
+            signal.signal(signal.SIGTERM, before)
+
+
 def _command(words: list[str]) -> int:
     """Run a command, and print its mistakes."""
-    if not words or words[0] in ("-h", "--help", "help"):
-        print(HELP)
-        return 0
-    if words[0] == "--version":
-        from camp.core.version import __version__
-
-        print(f"camp {__version__}")
-        return 0
-    name, *rest = words
+    name = words[0] if words else "help"
     try:
-        return _run(name, rest)
+        return _run(name, words[1:])
     except SystemExit as stop:  # tyro has shown the help, or what is wrong with an option
         return stop.code if isinstance(stop.code, int) else 0
     except CampError as error:
         rank = os.environ.get("RANK", "0")  # of several processes, see camp.core.distributed
         if rank == "0" or not isinstance(error, ReportedError):
-            print(f"camp{'' if rank == '0' else f' (process {rank})'}: {error}", file=sys.stderr)
+            complain(str(error) if rank == "0" else f"In process {rank}: {error}")
         return 2
-    except BrokenPipeError:  # `camp predict ... | head` has read enough
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        return 0
-    except KeyboardInterrupt:
+    except KeyboardInterrupt as interruption:
         kept = "what was done is kept, and `camp run --resume FOLDER` continues."
         state = "nothing was changed." if name in WORKSPACE_COMMANDS else kept
-        print(f"camp: interrupted; {state}", file=sys.stderr)
-        return 130
+        complain(f"interrupted; {state}")
+        return 128 + (interruption.args[0] if interruption.args else signal.SIGINT)
+    except Exception as error:
+        if isinstance(error, OSError) and error.errno in UNWRITABLE:
+            return _lost_output(error)
+        if is_out_of_memory(error):
+            complain("There is not enough memory; use fewer or smaller pictures, or a machine with more.")
+            return 2
+        from camp.cli.crash import crash_sentence
+
+        complain(crash_sentence(words, error))
+        return 1
+
+
+def _lost_output(fault: OSError, done: bool = False) -> int:
+    """Say why output is incomplete, unless its reader has read enough, as in `camp predict ... | head`.
+
+    Args:
+        fault: Why it could not be written.
+        done: Whether the command did everything but this.
+    """
+    if isinstance(fault, BrokenPipeError):
+        return 141
+    rest = "; everything else was done" if done else ""
+    complain(f"{fault.filename or 'The output'} could not be written ({fault.strerror or fault}){rest}.")
+    return 2
 
 
 def _run(name: str, words: list[str]) -> int:
     """Import the function of a command and call it."""
+    if name in ("-h", "--help", "help"):
+        print(HELP)
+        return 0
+    if name == "--version":
+        from camp.core.version import __version__
+
+        print(f"camp {__version__}")
+        return 0
     if name not in COMMANDS:
         raise CampError(f'There is no command "{name}"; the commands are {", ".join(COMMANDS)}.')
     command: Callable[..., Any] = getattr(importlib.import_module(f"camp.cli.{name}"), name)

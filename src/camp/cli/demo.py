@@ -1,8 +1,7 @@
 """`camp demo`: CAMP and fine-tuned GCD on scikit-learn's digits, with a small network from scratch."""
 
-from pathlib import Path
-
 from camp.cli.output import show_runs
+from camp.cli.shared import given_path
 from camp.core.progress import Progress
 
 OPTIONS = {
@@ -25,7 +24,7 @@ def demo(out: str = "runs/demo", quiet: bool = False) -> None:
     """
     from camp.bench.api import run
 
-    folder, progress = Path(out), Progress(quiet)
+    folder, progress = given_path(out, "--out"), Progress(quiet)
     for method in ("camp", "gcd"):
         progress.note(f"{method.upper()} on digits: 2 tasks of 4 known and 1 novel class, half of the labels")
         run("digits", folder / method, method, quiet, **OPTIONS)

@@ -1,11 +1,10 @@
 """`camp export`: write a model as ONNX."""
 
-from pathlib import Path
 from typing import Annotated
 
 import tyro
 
-from camp.cli.shared import FalseAlarms, WorkspaceFolder, starting
+from camp.cli.shared import FalseAlarms, WorkspaceFolder, given_path, starting
 from camp.core.errors import CampError
 from camp.core.progress import Progress
 from camp.core.types import FALSE_ALARMS
@@ -28,10 +27,10 @@ def export(
         from camp.app.prediction.model import open_model
         from camp.app.workspace.workspace import Workspace
 
-    target = Path(file)
+    target = given_path(file, "FILE")
     if target.suffix != ".onnx":
         raise CampError(f"{target} is not the name of an ONNX file; give a name that ends in .onnx.")
-    opened = Workspace.open(Path(workspace))
+    opened = Workspace.open(given_path(workspace, "WORKSPACE"))
     with Progress().track("Exporting", 1):
         model = open_model(opened, false_alarms)
         export_onnx(model, target)

@@ -5,7 +5,7 @@ import os
 from pathlib import Path
 from typing import Any
 
-from camp.cli.shared import Pictures, WorkspaceFolder, starting
+from camp.cli.shared import Pictures, WorkspaceFolder, given_path, starting
 from camp.core.progress import Progress
 
 
@@ -49,19 +49,19 @@ def learn(
         from camp.app.workspace.pipeline import LearnRequest, learn_folder
         from camp.app.workspace.storage import FolderStorage, WorkspaceSettings
 
+    place, folder = given_path(workspace, "WORKSPACE"), given_path(pictures, "PICTURES")
+    table = given_path(labels, "--labels") if labels is not None else None
     if weights is not None and Path(weights).exists():
         weights = os.path.realpath(weights)  # the workspace may be used from another folder
     of_backbone = _given(backbone=backbone, weights=weights, resolution=resolution, device=device)
     of_workspace = _given(seed=seed, thumbnails=thumbnails)
     settings = None
     if of_backbone or of_workspace:
-        exists = FolderStorage.exists(Path(workspace))
-        present = FolderStorage.open(Path(workspace)).settings if exists else WorkspaceSettings()
+        present = FolderStorage.open(place).settings if FolderStorage.exists(place) else WorkspaceSettings()
         of_workspace["backbone"] = dataclasses.replace(present.backbone, **of_backbone)
         settings = dataclasses.replace(present, **of_workspace)
-    images = read_folder(Path(pictures), Path(labels) if labels else None)
-    request = LearnRequest(images, new, epochs, views)
-    report = learn_folder(Path(workspace), request, settings, Progress(quiet))
+    request = LearnRequest(read_folder(folder, table), new, epochs, views)
+    report = learn_folder(place, request, settings, Progress(quiet))
     print(report.summary())
     if report.needs_review:
         print(f"Look at them and name what is new: camp review {workspace}")

@@ -3,7 +3,8 @@
 from pathlib import Path
 from typing import Literal
 
-from camp.cli.shared import FalseAlarms, Pictures, WorkspaceFolder, starting
+from camp.cli.shared import FalseAlarms, Pictures, WorkspaceFolder, given_path, starting
+from camp.core.abandoned import remove_abandoned
 from camp.core.errors import CampError
 from camp.core.progress import Progress
 from camp.core.types import FALSE_ALARMS
@@ -39,9 +40,11 @@ def predict(
         from camp.app.workspace.workspace import Workspace
         from camp.data.datasets.base import FileReader
 
-    opened = Workspace.open(Path(workspace))
-    target = Path(out) if out else None
-    root, keys = _files(Path(pictures), target)
+    opened = Workspace.open(given_path(workspace, "WORKSPACE"))
+    target = given_path(out, "--out") if out is not None else None
+    root, keys = _files(given_path(pictures, "PICTURES"), target)
+    if target is not None:
+        remove_abandoned(target.parent, target.name)
     chosen = format or ("jsonl" if target and target.suffix in (".jsonl", ".ndjson") else "csv")
     progress = Progress(quiet)
     with progress.track("Opening the model", 1):
@@ -57,6 +60,9 @@ def predict(
             keeper.flush()
     if keeper:
         progress.note(keeper.summary())
+    if counts.unreadable and not counts.predicted:
+        first, n = counts.unreadable[0], len(counts.unreadable)
+        raise CampError(f"None of {n} pictures could be read (first: {first.file}: {first.reason}).")
     if target is not None:
         unreadable = f", {len(counts.unreadable)} cannot be read" if counts.unreadable else ""
         print(f"{counts.predicted} pictures in {target}: {counts.unknown} unknown{unreadable}.")

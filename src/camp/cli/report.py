@@ -1,12 +1,12 @@
 """`camp report`: the page or a table of run folders."""
 
-from pathlib import Path
 from typing import Annotated, Literal
 
 import tyro
 
 from camp.bench.evaluation.class_groups import Protocol
 from camp.cli.output import show_runs
+from camp.cli.shared import given_path
 from camp.core.errors import CampError
 
 
@@ -30,7 +30,8 @@ def report(
     """
     if not runs:
         raise CampError("camp report needs at least one run folder.")
-    folders = [Path(run) for run in runs]
+    folders = [given_path(run, "A run folder") for run in runs]
+    target = given_path(out, "--out") if out is not None else None
     if published and table != "comparison":
         raise CampError(f"The paper has no --table {table}: leave out --table or --published.")
     if format is None:
@@ -39,7 +40,7 @@ def report(
         if published or table != "comparison":
             reason = "The paper's numbers are shown in a table" if published else "A page has no --table"
             raise CampError(f"{reason}: add --format md or another.")
-        show_runs(folders, Path(out) if out else folders[0] / "report.html", protocol)
+        show_runs(folders, target or folders[0] / "report.html", protocol)
         return
     from camp.bench.report.published import published_table
     from camp.bench.report.run_tables import run_table
@@ -50,7 +51,7 @@ def report(
     text = (
         published_table(found, format, protocol) if published else run_table(found, table, format, protocol)
     )
-    if out:
-        write_text(Path(out), text + "\n")
+    if target is not None:
+        write_text(target, text + "\n")
     else:
         print(text)

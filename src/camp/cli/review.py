@@ -1,9 +1,8 @@
 """`camp review`: serve the review page."""
 
 import secrets
-from pathlib import Path
 
-from camp.cli.shared import WorkspaceFolder, starting
+from camp.cli.shared import WorkspaceFolder, given_path, starting
 
 
 def review(workspace: WorkspaceFolder, port: int | None = None, browser: bool = True) -> None:
@@ -21,7 +20,7 @@ def review(workspace: WorkspaceFolder, port: int | None = None, browser: bool = 
         from camp.app.web.server import serve
         from camp.app.workspace.workspace import Workspace
 
-    opened = Workspace.open(Path(workspace))
+    opened = Workspace.open(given_path(workspace, "WORKSPACE"))
     opened.knowledge()  # raises the error of a workspace that cannot be shown
     token = secrets.token_urlsafe(24)
     app = review_app(opened)

@@ -2,7 +2,6 @@
 
 import dataclasses
 import shlex
-import sys
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -13,6 +12,8 @@ import tyro
 from camp.bench.settings import DataSettings, RunSettings, option_names
 from camp.cli.options import Parser, given_options, unknown_option
 from camp.cli.output import show_runs
+from camp.cli.shared import given_path
+from camp.cli.streams import complain
 from camp.core.errors import CampError
 from camp.core.settings import Option, as_flag, did_you_mean
 from camp.data.view_settings import ViewSettings
@@ -75,7 +76,7 @@ def _resume_request(words: list[str]) -> RunRequest | None:
         raise CampError("--resume needs the folder of a run.")
     if others:
         raise CampError(f"A resumed run keeps its settings: leave out {' '.join(others)}.")
-    return RunRequest(Path(given.resume), given.quiet)
+    return RunRequest(given_path(given.resume, "--resume"), given.quiet)
 
 
 def _selected_methods(words: list[str]) -> list[str]:
@@ -95,7 +96,7 @@ def _show_comparison(outcome: "StudyOutcome", folder: Path) -> int:
         if finished:
             show_runs(finished, folder / "report.html", by_task=False)
         for method, (error, _) in outcome.failed.items():
-            print(f"camp: {method} did not finish: {error}", file=sys.stderr)
+            complain(f"{method} did not finish: {error}")
     distributed.broadcast(None)  # torchrun ends all processes as soon as one ends with an error
     return 2 if outcome.failed else 0
 
@@ -126,7 +127,7 @@ def parse(methods: list[str], words: Sequence[str]) -> RunRequest:
         method, options.settings, options.data, options.backbone, options.views, options.seed
     )
     settings.check_labels()
-    return RunRequest(Path(options.out), options.quiet, settings)
+    return RunRequest(given_path(options.out, "--out"), options.quiet, settings)
 
 
 def _parse_comparison(methods: list[str], words: Sequence[str]) -> RunRequest:
@@ -149,7 +150,7 @@ def _parse_comparison(methods: list[str], words: Sequence[str]) -> RunRequest:
     given = {name: values.pop(name, option.default) for name, option in own.items()}
     if given["out"] is None:
         raise CampError("Several methods need a folder for their runs: add --out FOLDER.")
-    return RunRequest(Path(given["out"]), given["quiet"], study=comparison(methods, values))
+    return RunRequest(given_path(given["out"], "--out"), given["quiet"], study=comparison(methods, values))
 
 
 def _about_comparison(methods: list[str]) -> str:

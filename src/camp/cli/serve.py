@@ -1,9 +1,7 @@
 """`camp serve`: serve predictions over HTTP."""
 
-from pathlib import Path
-
 from camp.app.serving.limits import MAX_WAITING
-from camp.cli.shared import FalseAlarms, WorkspaceFolder, starting
+from camp.cli.shared import FalseAlarms, WorkspaceFolder, given_path, starting
 from camp.core.progress import Progress
 from camp.core.types import FALSE_ALARMS
 
@@ -30,7 +28,7 @@ def serve(
         from camp.app.web.server import serve as serve_app
         from camp.app.workspace.workspace import Workspace
 
-    opened = Workspace.open(Path(workspace))
+    opened = Workspace.open(given_path(workspace, "WORKSPACE"))
     with Progress().track("Opening the model", 1):
         model_of = latest_model(opened, false_alarms)
         model_of()

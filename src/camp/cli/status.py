@@ -1,8 +1,6 @@
 """`camp status`: describe a workspace."""
 
-from pathlib import Path
-
-from camp.cli.shared import WorkspaceFolder, starting
+from camp.cli.shared import WorkspaceFolder, given_path, starting
 
 
 def status(workspace: WorkspaceFolder) -> None:
@@ -15,4 +13,4 @@ def status(workspace: WorkspaceFolder) -> None:
         from camp.app.workspace.status import status_text
         from camp.app.workspace.workspace import Workspace
 
-    print(status_text(Workspace.open(Path(workspace))))
+    print(status_text(Workspace.open(given_path(workspace, "WORKSPACE"))))

@@ -1,6 +1,6 @@
 """`camp study`: list studies, run what is missing of one, and draw it."""
 
-import sys
+import math
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Literal
@@ -15,6 +15,8 @@ from camp.bench.studies.runner import StudyOutcome, StudyStore, missing, run_stu
 from camp.bench.studies.study import Options, Study, smoke
 from camp.bench.studies.toml_study import read_toml_study
 from camp.cli.options import given_options, unknown_option
+from camp.cli.shared import given_path
+from camp.cli.streams import complain
 from camp.core.errors import CampError
 from camp.core.progress import Progress
 
@@ -70,7 +72,7 @@ def study(words: list[str]) -> int:
     found = found.with_options(run_options_given(found, rest))
     if options.seeds is not None:
         found = _with_seeds(found, options.seeds)
-    store = StudyStore(Path(options.out))
+    store = StudyStore(given_path(options.out, "--out"))
     if options.dry:
         return _plan(found, store)
     outcome = run_study(found, store, _executor(options), Progress(options.quiet))
@@ -112,6 +114,10 @@ def _with_seeds(study: Study, given: str) -> Study:
 def _executor(options: StudyOptions) -> Executor:
     if options.jobs is not None and options.jobs < 1:
         raise CampError(f"--jobs must be at least 1, not {options.jobs}.")
+    if not 0 <= options.gpus < math.inf:
+        raise CampError(f"--gpus must be 0 or more, not {options.gpus:g}.")
+    if options.cpus is not None and not 0 < options.cpus < math.inf:
+        raise CampError(f"--cpus must be a number above 0, not {options.cpus:g}.")
     if options.executor == "ray":
         from camp.bench.executors.ray_cluster import RayExecutor
 
@@ -162,7 +168,7 @@ def _show(study: Study, outcome: StudyOutcome, folder: Path) -> int:
             print(f"The figure: {(folder / 'figure.png').resolve()}")
         print(f"The page: {(folder / 'page.html').resolve()}")
     for sentence in failures(outcome):
-        print(f"camp: {sentence}", file=sys.stderr)
+        complain(sentence)
     if not outcome.rows and not outcome.failed:
         raise CampError(f"No run of the study {study.name} has finished.")
     return 2 if outcome.failed else 0

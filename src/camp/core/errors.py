@@ -11,3 +11,14 @@ class ReportedError(CampError):
 
 class LostProcessError(CampError):
     """Another process of a distributed run has ended."""
+
+
+def is_out_of_memory(error: BaseException) -> bool:
+    """Return whether an error says that there is too little memory, in any of the ways of torch and Python.
+
+    >>> is_out_of_memory(MemoryError()), is_out_of_memory(ValueError())
+    (True, False)
+    """
+    if isinstance(error, MemoryError) or type(error).__name__ == "OutOfMemoryError":
+        return True
+    return isinstance(error, RuntimeError) and "can't allocate memory" in str(error)

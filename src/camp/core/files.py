@@ -53,7 +53,7 @@ def read_json(path: Path) -> Any:
         return json.loads(path.read_text(encoding="utf-8"))
     except OSError as error:
         raise CampError(f"Could not read {path}: {error.strerror or error}.") from error
-    except ValueError as error:
+    except (ValueError, RecursionError) as error:
         raise CampError(f"{path} is not valid JSON ({error}).") from error
 
 
@@ -69,10 +69,23 @@ def append_json_line(path: Path, value: Any) -> None:
 
 def read_json_lines(path: Path) -> list[Any]:
     """Read all complete lines of a JSON Lines file; lines that are not valid JSON are skipped."""
-    if not path.exists():
+    try:
+        content = path.read_bytes()
+    except FileNotFoundError:
         return []
+    except OSError as error:
+        raise CampError(f"Could not read {path}: {error.strerror or error}.") from error
     rows = []
-    for line in path.read_text(encoding="utf-8").splitlines():
-        with contextlib.suppress(ValueError):
+    for line in content.split(b"\n"):
+        with contextlib.suppress(ValueError, RecursionError):
             rows.append(json.loads(line))
     return rows
+
+
+def expand_user(path: str | os.PathLike[str]) -> Path:
+    """Replace `~` by the user's home folder, and leave a home folder that does not exist as it is.
+
+    >>> expand_user("~nobody-of-this-name/x").as_posix()
+    '~nobody-of-this-name/x'
+    """
+    return Path(os.path.expanduser(path))  # noqa: PTH111 - `Path.expanduser` raises RuntimeError

@@ -77,6 +77,12 @@ def format_duration(seconds: float) -> str:
     return f"{whole // 3600} h {whole % 3600 // 60:02d} min"
 
 
+def print_to_stderr(line: str) -> None:
+    """Print a line to standard error, if anybody can read it: nothing depends on that."""
+    with contextlib.suppress(OSError):
+        print(line, file=sys.stderr, flush=True)
+
+
 class Progress:
     """Progress output on stderr, or none at all (`quiet`)."""
 
@@ -96,7 +102,7 @@ class Progress:
     def note(self, sentence: str) -> None:
         """Print a sentence that stays."""
         if not self.quiet:
-            print(sentence, file=sys.stderr, flush=True)
+            print_to_stderr(sentence)
 
 
 @contextlib.contextmanager
@@ -106,7 +112,7 @@ def _log_lines(bar: Bar) -> Iterator[None]:
 
     def print_lines() -> None:
         while not stop.wait(QUIET_SECONDS):
-            print(bar.line(), file=sys.stderr, flush=True)
+            print_to_stderr(bar.line())
 
     thread = threading.Thread(target=print_lines, daemon=True)
     thread.start()

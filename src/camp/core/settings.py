@@ -121,6 +121,8 @@ def with_json(settings: S, values: Mapping[str, Any]) -> S:
         CampError: if the file has a field that does not exist here, or a value of another type.
     """
     fields = {option.name: option for option in _fields(settings)}
+    if not isinstance(values, Mapping):
+        raise CampError(f"Settings are values by name ({', '.join(fields)}), not {values!r}.")
     check_names(values, fields)
     changes: dict[str, Any] = {}
     for name, value in values.items():

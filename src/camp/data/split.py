@@ -10,6 +10,7 @@ from pydantic import TypeAdapter, ValidationError
 from typing_extensions import TypedDict
 
 from camp.core.errors import CampError
+from camp.core.settings import describe_error, with_json
 from camp.data.datasets.base import Dataset
 from camp.data.scenario import Scenario
 
@@ -177,11 +178,14 @@ class Split:
         """Return the split that `to_json` wrote, or that a user has written in the same form."""
         try:
             record = _SPLIT_RECORD.validate_python(value)
-            scenario = Scenario(**record["scenario"])  # type: ignore[arg-type]
-        except (ValidationError, TypeError) as error:
-            reason = " ".join(str(error).split())
-            raise CampError(f"This is not a split as CAMP writes it ({reason}).") from error
+        except ValidationError as error:
+            raise _not_a_split(describe_error(error)) from error
+        if not record["tasks"]:
+            raise _not_a_split("it has no task")
+        scenario = with_json(Scenario(), record["scenario"])
         position = {name: label for label, name in enumerate(record["classes"])}
+        if len(position) < len(record["classes"]):
+            raise _not_a_split("it names a class twice")
         parts = []
         class_of: dict[str, int] = {}
         for task in record["tasks"]:
@@ -189,9 +193,10 @@ class Split:
             for members in (task["labelled"], task["unlabelled"], task["test"]):
                 for name, keys in members.items():
                     if name not in position:
-                        reason = f"{name!r} is not in classes"
-                        raise CampError(f"This is not a split as CAMP writes it ({reason}).")
-                    class_of.update(dict.fromkeys(keys, position[name]))
+                        raise _not_a_split(f"{name!r} is not in classes")
+                    for key in keys:
+                        if class_of.setdefault(key, position[name]) != position[name]:
+                            raise _not_a_split(f"{key!r} is in two classes")
                 sets.append(set().union(*members.values()))
             parts.append(TaskKeys(*sets))
         split = cls(
@@ -209,3 +214,7 @@ class Split:
                     "change the images, or leave both alone."
                 )
         return split
+
+
+def _not_a_split(reason: str) -> CampError:
+    return CampError(f"This is not a split as CAMP writes it ({reason}).")

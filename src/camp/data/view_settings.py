@@ -85,6 +85,8 @@ class ViewSettings:
             raise CampError(
                 f"Two views of an image are compared, so the bank needs at least 2 augmentations, not {self.augmentations}."
             )
+        if self.bank is not None and not self.bank.strip():
+            raise CampError("The folder of the view banks (bank) is empty; give its name, or leave it out.")
         if self.crop_scale is not None and self.padding is not None:
             raise CampError("Crops are either resized (crop_scale) or padded (padding): give one of the two.")
         if not 0 <= self.bad_share <= 1:

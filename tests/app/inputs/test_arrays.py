@@ -94,6 +94,7 @@ def test_labels(labels, names, numbers):
         ([b"a", b"b", None], "Unknown label type"),
         ([-2, 1, 2], "-2 is negative"),
         ([" a", "b", "c"], "would be called 'a'"),
+        (["a\u200b", "b", "c"], "would be called 'a'"),
         (["unknown", "b", "c"], "meaning of their own"),
         ([[1, 2], [1, 2], [1, 2]], "1d array"),
     ],

@@ -1,3 +1,4 @@
+import os
 import tempfile
 from pathlib import Path
 
@@ -8,6 +9,7 @@ from hypothesis import strategies as st
 from camp.app.inputs.folders import FolderImages, merge_copies, read_folder
 from camp.core.csv_output import csv_text
 from camp.core.errors import CampError
+from camp.data.images import UnreadableImageError
 
 
 def folder_of(root: Path, *keys: str) -> Path:
@@ -291,3 +293,28 @@ def test_the_order_of_the_file_system_does_not_matter(keys: list[str], data: st.
         second = read_folder(folder_of(Path(other), *shuffled))
     assert (first.keys, first.labels) == (second.keys, second.labels)
     assert list(first.keys) == sorted(keys)
+
+
+def test_labels_that_look_the_same_are_one_label(tmp_path: Path) -> None:
+    for name in ("heron", "heron\u200b", "unlabelled\u200b"):
+        picture = tmp_path / "batch" / name / "1.png"
+        picture.parent.mkdir(parents=True)
+        picture.touch()
+    (tmp_path / "t.csv").write_text(
+        "file,label\nunlabelled\u200b/1.png,\u2068heron\u2069\n", encoding="utf-8"
+    )
+    assert set(read_folder(tmp_path / "batch").labels) == {"heron", None}
+    assert set(read_folder(tmp_path / "batch", tmp_path / "t.csv").labels) == {"heron"}
+
+
+def test_links_to_themselves_and_pipes_are_listed(tmp_path: Path) -> None:
+    (tmp_path / "heron").mkdir()
+    (tmp_path / "heron" / "loop.jpg").symlink_to("loop.jpg")
+    (tmp_path / "heron" / "loop").symlink_to("loop")
+    (tmp_path / "heron" / "gone.jpg").symlink_to("nowhere.jpg")
+    os.mkfifo(tmp_path / "heron" / "pipe.jpg")
+    images = read_folder(tmp_path)
+    assert images.keys == ("heron/gone.jpg", "heron/loop.jpg", "heron/pipe.jpg")
+    for key in images.keys:
+        with pytest.raises(UnreadableImageError):
+            images.reader.read(key)

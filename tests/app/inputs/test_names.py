@@ -5,7 +5,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from camp.app.inputs.names import MAX_LENGTH, check_name, near_misses
+from camp.app.inputs.names import INVISIBLE, MAX_LENGTH, check_name, near_misses
 from camp.core.errors import CampError
 
 
@@ -21,11 +21,50 @@ def test_blanks_around_a_name_and_accents_taken_apart_do_not_matter() -> None:
 
 
 @pytest.mark.parametrize(
+    "name",
+    [
+        "heron\u200b",
+        "\ufeffheron",
+        "he\u00adron",
+        "he\u200dron\ufe0f",
+        "\u202enoreh\u202c"[::-1],
+        "\u2067heron\u2069",
+        "heron\u3164 ",
+        "heron\U000e0041",
+        "\u00a0heron\u2003",
+    ],
+)
+def test_names_that_look_the_same_are_the_same(name: str) -> None:
+    assert check_name(name) == "heron"
+
+
+def test_every_kind_of_blank_is_a_blank() -> None:
+    assert check_name("grey\u00a0heron") == check_name("grey\u2002heron") == "grey heron"
+
+
+def test_accents_meet_when_what_is_between_them_is_removed() -> None:
+    assert check_name("he\u034f\u0301ron") == "h\u00e9ron"
+
+
+@settings(max_examples=100, deadline=None, derandomize=True)
+@given(st.text(st.characters(categories=["Cf", "Mn", "Lo", "Ll", "Zs", "So"]), max_size=8))
+def test_nothing_invisible_is_left(name: str) -> None:
+    try:
+        checked = check_name(name)
+    except CampError:
+        return
+    assert check_name(checked) == checked
+    assert not INVISIBLE.search(checked)
+
+
+@pytest.mark.parametrize(
     ("name", "words"),
     [
         ("", "empty name"),
         ("  ", "empty name"),
         ("\u200b", "empty name"),
+        ("\u202e\u3164", "empty name"),
+        ("unknown\u200b", "choose a word other than"),
         ("x" * (MAX_LENGTH + 1), "at most 100 characters, this one has 101"),
         ("he\x07ron", "without control characters"),
         ("he\nron", "without control characters"),

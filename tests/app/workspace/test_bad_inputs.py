@@ -4,7 +4,9 @@ import json
 import os
 import shutil
 import socket
+import stat
 import struct
+import subprocess
 import zlib
 from collections.abc import Callable
 from pathlib import Path
@@ -203,6 +205,8 @@ OPTIONS: list[tuple[str, Callable[[], None], str, str]] = [
     ("weights that are a text", write("w.pth", "my weights"), "learn V february --weights w.pth", "w.pth"),
     ("weights that are a text by another name", write("w.safetensors", "my weights"), "learn V february --weights w.safetensors", "w.safetensors: Error while deserializing"),
     ("a device that is not there", nothing, "learn V february --device abacus", 'There is no device "abacus" here'),
+    ("a device without numbers", nothing, f"learn V february {NEW} --device meta", 'There is no device "meta" here'),
+    ("a resolution too large", nothing, "learn V february --resolution 1000000", "A resolution of 1000000 pixels is too large; give at most 2048."),
     ("a resolution that does not fit", nothing, "learn V february --resolution 100", "efficientnet-lite0 takes a resolution that is a multiple of 32 pixels, not 100; the nearest are 96 and 128."),
     ("a resolution too small", nothing, "learn V february --resolution 4", "A resolution of 4 pixels is too small; give 8 or more."),
     ("pictures to predict that are not there", nothing, "predict W march", "There is no march; give a folder of pictures, or a picture."),
@@ -260,6 +264,18 @@ def test_what_is_only_seen_by_opening_the_pictures(
     batch(here / "march", {"heron": 2}, first=90)
     assert main(["learn", "W", "march", "--quiet"]) == 0  # and the next attempt takes them away
     assert not (here / "W" / "bank").exists()
+
+
+def test_a_new_workspace_without_enough_memory_is_not_left_behind(
+    here: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def failing(*arguments: object) -> None:
+        raise MemoryError
+
+    monkeypatch.setattr("camp.app.workspace.pipeline.fill_bank", failing)
+    sentence, new = refused(f"learn V february {NEW} --quiet", capsys)
+    assert sentence.startswith("camp: There is not enough memory")
+    assert not new
 
 
 @pytest.mark.parametrize(
@@ -340,6 +356,78 @@ def test_some_broken_pictures_among_good_ones_are_listed(
     for line in lines[1:]:
         assert BROKEN[line.partition(",")[0]][1] in line
     assert Workspace.open(here / "W").reports()[1].unreadable == 4
+
+
+def test_links_to_themselves_pipes_and_devices_are_listed(
+    here: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    folder = here / "february" / "heron"
+    (folder / "loop").symlink_to("loop")
+    (folder / "loop.jpg").symlink_to("loop.jpg")
+    os.mkfifo(folder / "pipe.jpg")
+    listed = ["heron/loop.jpg", "heron/pipe.jpg"]
+    if os.geteuid() == 0:  # who may make devices
+        os.mknod(folder / "zero.jpg", 0o600 | stat.S_IFCHR, os.makedev(1, 5))
+        listed.append("heron/zero.jpg")
+    assert main(["learn", "W", "february", "--quiet"]) == 0
+    lines = (here / "W/steps/0002/unreadable.csv").read_text().splitlines()[1:]
+    assert [line.partition(",")[0] for line in lines] == listed
+    assert main(["predict", "W", "february", "--out", "out.csv", "--quiet"]) == 0
+    lines = Path("out-unreadable.csv").read_text().splitlines()[1:]
+    assert [line.partition(",")[0] for line in lines] == listed
+
+
+def test_predictions_of_nothing_that_can_be_read_are_an_error(
+    here: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    only_broken()
+    os.mkfifo("pipe.jpg")
+    capsys.readouterr()
+    assert main(["predict", "W", "broken", "--out", "out.csv", "--quiet"]) == 2
+    assert capsys.readouterr().err == (
+        "camp: None of 3 pictures could be read (first: heron/0.jpg: not an image in a supported format).\n"
+    )
+    assert len(Path("out-unreadable.csv").read_text().splitlines()) == 4
+    assert main(["predict", "W", "pipe.jpg", "--quiet"]) == 2
+    assert (
+        "camp: None of 1 pictures could be read (first: pipe.jpg: it is not a file).\n"
+        in capsys.readouterr().err
+    )
+
+
+def test_files_of_killed_processes_are_removed(here: Path) -> None:
+    with subprocess.Popen(["true"]) as process:
+        dead = process.pid
+    left = [f"W/.workspace.json.{dead}.tmp", f"W/thumbnails/00/.x.jpg.{dead}.tmp", f"W/unknown/.x.{dead}.tmp"]
+    for path in (*left, f".out.csv.{dead}.tmp", f".other.csv.{dead}.tmp"):
+        write(path, b"half of it")()
+    assert main(["learn", "W", "february", "--quiet"]) == 0
+    assert not any(Path(path).exists() for path in left)
+    assert main(["predict", "W", "february", "--out", "out.csv", "--quiet"]) == 0
+    assert sorted(path.name for path in here.glob(".*.tmp")) == [f".other.csv.{dead}.tmp"]
+
+
+@pytest.mark.parametrize(
+    ("words", "name"),
+    [
+        (["learn", "W", ""], "PICTURES"),
+        (["learn", " ", "february"], "WORKSPACE"),
+        (["learn", "W", "february", "--labels", ""], "--labels"),
+        (["status", ""], "WORKSPACE"),
+        (["predict", "W", ""], "PICTURES"),
+        (["predict", "W", "february", "--out", ""], "--out"),
+        (["export", "W", ""], "FILE"),
+        (["serve", ""], "WORKSPACE"),
+        (["review", ""], "WORKSPACE"),
+    ],
+)
+def test_an_empty_path_is_not_the_present_folder(
+    here: Path, capsys: pytest.CaptureFixture[str], words: list[str], name: str
+) -> None:
+    before = tree(here)
+    assert main(words) == 2
+    assert f"camp: {name} is empty; give the name of a file or folder.\n" in capsys.readouterr().err
+    assert tree(here) == before
 
 
 def test_broken_pictures_are_listed_beside_predictions(

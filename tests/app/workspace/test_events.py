@@ -44,6 +44,11 @@ def log(tmp_path: Path) -> Path:
     return tmp_path / "W" / "events.jsonl"
 
 
+def test_a_name_is_one_name_however_it_is_spelled() -> None:
+    assert Named(category=1, name="he\u200bron\u202c").name == "heron"
+    assert Moved(rows=[1], into=9, made=True, name="he\u0301ron").name == "h\u00e9ron"
+
+
 DECISIONS: list[tuple[Decision, str]] = [
     (Named(category=3, name="wren"), "category 3 is called “wren”"),
     (Named(category=1, name=None), "category 1 has no name any more"),

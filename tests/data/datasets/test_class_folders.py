@@ -27,7 +27,7 @@ def test_only_images_are_found(tmp_path):
     paint(root / "a" / ".6.png")
     (root / "a" / "notes.txt").write_text("x")
     (root / "a" / "folder.png").mkdir()
-    os.mkfifo(root / "a" / "pipe.png")
+    os.mkfifo(root / "a" / "pipe")
     assert image_files(root) == ["4.tiff", "a/1.png", "a/2.JPG", "b/deep/er/3.webp"]
     assert image_files(root, "b") == ["b/deep/er/3.webp"]
     assert image_files(root, "missing") == []
@@ -39,7 +39,7 @@ def test_links_stay_inside(tmp_path):
     paint(tmp_path / "outside" / "secret.png")
     (root / "a" / "link.png").symlink_to(root / "a" / "1.png")
     (root / "a" / "leaving.png").symlink_to(tmp_path / "outside" / "secret.png")
-    (root / "a" / "dangling.png").symlink_to(root / "nothing.png")
+    (root / "a" / "dangling").symlink_to(root / "nothing.png")
     (root / "b").symlink_to(tmp_path / "outside")
     (root / "c").symlink_to(root / "a")
     (root / "a" / "loop").symlink_to(root)

@@ -185,3 +185,43 @@ def test_the_error_without_network_says_what_to_do(monkeypatch: pytest.MonkeyPat
     monkeypatch.setattr("huggingface_hub.constants.HF_HUB_CACHE", str(tmp_path))
     with pytest.raises(CampError, match="hf download facebook/dino-vits16 --local-dir FOLDER"):
         load_weights("facebook/dino-vits16")
+
+
+def with_names(**changed: Tensor) -> dict[str, Tensor]:
+    """Return the weights of a ViT with other tensors, by names with __ for dots."""
+    return official(DINO) | {name.replace("__", "."): tensor for name, tensor in changed.items()}
+
+
+def inside_itself() -> dict[str, object]:
+    content: dict[str, object] = {"epoch": 3}
+    content["teacher"] = content
+    return content
+
+
+@pytest.mark.parametrize(
+    ("content", "said"),
+    [
+        (with_names(pos_embed=torch.zeros(1, 0, 64)), "with 0 positions; expected blocks"),
+        (with_names(pos_embed=torch.zeros(1, 1, 64)), "with 1 positions; expected blocks"),
+        ({1: torch.zeros(3), ("a", "b"): torch.zeros(3)}, "does not hold a ViT"),
+        (inside_itself(), "does not hold a ViT"),
+        (with_names(blocks__99999999__attn__qkv__weight=torch.zeros(1)), "it has unexpected blocks.99999999.attn"),
+        (with_names(blocks__999__norm1__weight=torch.zeros(1)), "it lacks blocks.2.norm1"),
+        (with_names(patch_embed__proj__weight=torch.zeros(0, 3, 0, 0)), "is a ViT of 2 blocks and 0 dimensions"),
+        (with_names(norm__bias=torch.zeros(64, dtype=torch.int64)), "has no decimal numbers in norm.bias"),
+        (with_names(norm__bias=torch.full((64,), torch.nan)), "holds numbers in norm.bias that are not finite"),
+        (with_names(norm__bias=torch.zeros(64).to_sparse()), "it lacks norm.bias"),
+        (with_names(norm__bias=torch.zeros(64, device="meta")), "it lacks norm.bias"),
+        (
+            with_names(blocks__0__attn__query__bias=torch.tensor(1.0), blocks__0__attn__key__bias=torch.tensor(1.0))
+            | {"blocks.0.attn.value.bias": torch.tensor(1.0)},
+            "it has unexpected blocks.0.attn.query.bias",
+        ),
+    ],
+)  # fmt: skip
+def test_files_that_no_network_has_written(tmp_path: Path, content: dict[object, object], said: str) -> None:
+    file = tmp_path / "w.pth"
+    torch.save(content, file)
+    with pytest.raises(CampError) as caught:
+        infer_vit_shape(load_weights(str(file)), "w.pth")
+    assert said in str(caught.value)

@@ -11,7 +11,7 @@ from pathlib import Path, PureWindowsPath
 import numpy as np
 
 from camp.app.inputs.base import BatchInput, ReadableImages
-from camp.app.inputs.names import UNLABELLED_FOLDERS, check_name, near_misses
+from camp.app.inputs.names import UNLABELLED_FOLDERS, check_name, near_misses, normalised
 from camp.core.csv_output import unescape_cell
 from camp.core.errors import CampError
 from camp.data.datasets.base import FileReader
@@ -161,7 +161,7 @@ def _folder_labels(root: Path, keys: Sequence[str]) -> dict[str, str | None]:
 
     @functools.cache
     def label(first: str) -> str | None:
-        if first.strip().casefold() in UNLABELLED_FOLDERS:
+        if normalised(first).casefold() in UNLABELLED_FOLDERS:
             return None
         where = f"Rename the folder {root / first}, or call it unlabelled if its pictures have no label"
         return _named(first, where)
@@ -179,7 +179,7 @@ def _csv_labels(csv: Path, root: Path, keys: Sequence[str]) -> dict[str, dict[st
         key = known.get(file) or known.get(_relative(file, f"Line {line} of {csv.name}", root))
         if key is None:
             missing.append(f"{file!r} (line {line})")
-        elif label.strip():
+        elif normalised(label):
             where = f"Change line {line} of {csv.name}, or leave its label empty"
             labels.setdefault(key, {}).setdefault(_named(label, where), line)
     if missing:

@@ -19,18 +19,36 @@ MIN_SIMILARITY = 0.85
 """Smallest `SequenceMatcher.ratio` of two spellings of a name."""
 MAX_EDITS = 2
 """Maximum number of wrong, missing or additional letters between two spellings."""
+INVISIBLE = re.compile(
+    r"[\u00ad\u034f\u061c\u115f\u1160\u17b4\u17b5\u180b-\u180f\u200b-\u200f\u202a-\u202e\u2060-\u206f\u3164\ufe00-\ufe0f"
+    r"\ufeff\uffa0\ufff0-\ufffb\U0001bca0-\U0001bca3\U0001d173-\U0001d17a\U000e0000-\U000e0fff]"
+)
+"""Characters that are not shown (Default_Ignorable_Code_Point of Unicode), those that change the direction of text
+among them."""
 _BINS = 64
 """Letters are counted by their code modulo this; that letters share a bin costs time, never a match."""
 
 
+def normalised(name: str) -> str:
+    r"""Return the one spelling of names that look the same, or differ in how accents are stored only.
+
+    Accents are composed (NFC), characters that are not shown are removed, and so are blanks at the ends.
+
+    >>> normalised(" heron\u200b") == normalised("heron")
+    True
+    """
+    seen = INVISIBLE.sub("", name)
+    blanks = "".join(" " if unicodedata.category(letter) == "Zs" else letter for letter in seen)
+    return unicodedata.normalize("NFC", blanks).strip()
+
+
 def check_name(name: str) -> str:
-    """Return a valid name without surrounding blanks and in composed characters (NFC), or raise a `CampError`.
+    """Return the one spelling of a name (`normalised`), or raise a `CampError` if it is not valid.
 
     >>> check_name(" grey heron ")
     'grey heron'
     """
-    # Some file systems take accents apart; the same word must be the same name.
-    name = unicodedata.normalize("NFC", name).strip()
+    name = normalised(name)
     if all(unicodedata.category(letter) in ("Cf", "Zs") for letter in name):
         raise CampError("A category cannot have an empty name: choose one that can be seen.")
     shown = repr(name if len(name) <= MAX_LENGTH else name[:40] + "…")

@@ -10,6 +10,7 @@ from camp.app.workspace.kept_unknown import BLOCK, UnknownKeeper
 from camp.app.workspace.storage import FolderStorage
 from camp.app.workspace.thumbnails import SIDE, save_thumbnail
 from camp.app.workspace.workspace import Workspace
+from camp.core.abandoned import remove_abandoned
 from camp.core.errors import CampError
 from camp.data.images import decode_image
 
@@ -25,6 +26,7 @@ def unknown_keeper(workspace: Workspace, block: int = BLOCK) -> UnknownKeeper:
         if storage.settings.thumbnails and not path.exists():
             save_thumbnail(image, path)
 
+    remove_abandoned(storage.unknown)
     return UnknownKeeper(storage.unknown, thumbnail, block)
 
 

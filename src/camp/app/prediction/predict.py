@@ -21,7 +21,7 @@ from torch import Tensor
 from camp.app.prediction.model import Model
 from camp.core.csv_output import csv_text
 from camp.core.files import atomic_write
-from camp.core.progress import Bar
+from camp.core.progress import Bar, print_to_stderr
 from camp.data.augmentations import normalise_, to_unit
 from camp.data.bank.pipeline import TRUNK_BATCH, decode_resized, prefetch_map, read_image, run_trunk
 from camp.data.datasets.base import Reader
@@ -194,7 +194,7 @@ def _write(rows: Iterable[Row], file: BinaryIO, format: str, live: bool) -> Pred
         if isinstance(row, Unreadable):
             counts.unreadable.append(row)
             if live:
-                print(f"{row.file}: {row.reason}", file=sys.stderr, flush=True)
+                print_to_stderr(f"{row.file}: {row.reason}")
             continue
         counts.predicted += 1
         counts.unknown += row.category is None

@@ -78,7 +78,7 @@ def learn_folder(
     workspace.storage = FolderStorage.create(path, present)
     try:
         return learn_batch(workspace, request, progress)
-    except CampError:  # nothing was learned; after an interruption the view bank is kept
+    except Exception:  # nothing was learned; after an interruption the view bank is kept
         if not workspace.learned():
             shutil.rmtree(path, ignore_errors=True)
         raise

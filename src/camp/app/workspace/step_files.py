@@ -9,14 +9,14 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 import numpy as np
-from pydantic import ValidationError
+from pydantic import BaseModel, TypeAdapter, ValidationError
 from safetensors import SafetensorError
 from safetensors.numpy import load_file, save_file
 from safetensors.torch import load_file as load_tensors
 from safetensors.torch import save_file as save_tensors
 from torch import Tensor
 
-from camp.app.workspace.knowledge import Category, Images, Knowledge
+from camp.app.workspace.knowledge import DISCARDED, Category, Images, Knowledge
 from camp.app.workspace.report import BatchReport
 from camp.core.csv_output import csv_text
 from camp.core.errors import CampError
@@ -41,6 +41,19 @@ class Step:
     report: BatchReport
     unreadable: Mapping[str, str] = field(default_factory=dict)
     """Why files of the batch could not be read, by file."""
+
+
+class _CategoriesFile(BaseModel):
+    """The content of categories.json."""
+
+    step: int
+    sure: Calibration
+    apart: list[tuple[int, int]]
+    rejected: list[tuple[int, int]] = []
+    categories: list[Category]
+
+
+_FILES = TypeAdapter(list[str])
 
 
 @contextlib.contextmanager
@@ -96,21 +109,55 @@ def save_step(folder: Path, step: Step) -> None:
 def load_step(folder: Path) -> Knowledge:
     """Read the knowledge after the step; the features stay on disk until they are used."""
     with _damage(folder):
-        about = read_json(folder / "categories.json")
+        about = _CategoriesFile.model_validate(read_json(folder / "categories.json"))
         columns = load_file(folder / "pictures.safetensors")
-        return Knowledge(
-            step=about["step"],
-            categories={row["id"]: Category(**row) for row in about["categories"]},
+        knowledge = Knowledge(
+            step=about.step,
+            categories={category.id: category for category in about.categories},
             images=Images(
-                files=read_json(folder / "files.json"),
+                files=_FILES.validate_python(read_json(folder / "files.json")),
                 features=np.load(folder / "features.npy", mmap_mode="r", allow_pickle=False),
                 **{name: columns[key] for key, name in _COLUMNS.items()},
             ),
             metric=ClassMetric.from_state(load_tensors(folder / "metric.safetensors")),
-            calibration=Calibration.from_json(about["sure"]),
-            distinct=frozenset((a, b) for a, b in about["apart"]),
-            rejected=frozenset((row, id) for row, id in about.get("rejected", [])),
+            calibration=about.sure,
+            distinct=frozenset(about.apart),
+            rejected=frozenset(about.rejected),
         )
+        _check_shapes(knowledge)
+        _check_references(knowledge)
+        return knowledge
+
+
+def _check_shapes(knowledge: Knowledge) -> None:
+    """Raise a `ValueError` if the arrays of the images do not fit together, or to the categories."""
+    images, n = knowledge.images, len(knowledge.images.files)
+    shapes = {
+        "features": (n, len(knowledge.metric.origin)),
+        "digests": (n, 16),
+        "steps": (n,),
+        "category": (n,),
+        "source": (n,),
+        "points": (n, knowledge.metric.projection.shape[1]),
+        "positions": (n, 2),
+    }
+    for name, expected in shapes.items():
+        found = getattr(images, name).shape
+        if found != expected:
+            raise ValueError(f"{name} has the shape {found} and not {expected}")
+    unknown = set(np.unique(images.category).tolist()) - {DISCARDED, *knowledge.categories}
+    if unknown:
+        raise ValueError(f"pictures belong to category {min(unknown)}, which does not exist")
+
+
+def _check_references(knowledge: Knowledge) -> None:
+    """Raise a `ValueError` if something is said about a category or an image that does not exist."""
+    named = {one.merged_into for one in knowledge.categories.values() if one.merged_into is not None}
+    named |= {id for pair in knowledge.distinct for id in pair} | {id for _, id in knowledge.rejected}
+    if unknown := named - knowledge.categories.keys():
+        raise ValueError(f"category {min(unknown)} does not exist")
+    if any(not 0 <= row < len(knowledge.images) for row, _ in knowledge.rejected):
+        raise ValueError("a picture does not exist")
 
 
 def load_tip(folder: Path) -> dict[str, Tensor]:

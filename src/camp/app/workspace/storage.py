@@ -31,9 +31,11 @@ from camp.app.workspace.kept_unknown import KeptImages, read_kept, remove_learne
 from camp.app.workspace.knowledge import Knowledge
 from camp.app.workspace.report import BatchReport
 from camp.app.workspace.step_files import Step
+from camp.core.abandoned import remove_abandoned
 from camp.core.errors import CampError
-from camp.core.files import read_json, write_json
+from camp.core.files import expand_user, read_json, write_json
 from camp.core.progress import Progress
+from camp.core.settings import with_json
 from camp.core.version import __version__
 from camp.nn.backbones.settings import BackboneSettings
 
@@ -139,10 +141,11 @@ class FolderStorage(Storage):
         if not isinstance(values, dict) or values.get("format") != FORMAT:
             raise CampError(f"{about} is of another version of camp (this version reads format {FORMAT}).")
         try:
-            backbone = BackboneSettings(**values["backbone"])
-            settings = WorkspaceSettings(backbone, int(values["seed"]), values["thumbnails"])
-        except (KeyError, TypeError, ValueError) as error:
-            raise CampError(f"{about} is damaged ({error}); restore it from a copy.") from error
+            given = {name: values[name] for name in ("backbone", "seed", "thumbnails")}
+            settings = with_json(WorkspaceSettings(), given)
+        except (KeyError, CampError) as error:
+            reason = str(error).rstrip(".")
+            raise CampError(f"{about} is damaged ({reason}); restore it from a copy.") from error
         return cls(path, settings)
 
     @classmethod
@@ -175,6 +178,8 @@ class FolderStorage(Storage):
         except OSError as error:
             raise CampError(f"{self.path} cannot be written to ({error.strerror or error}).") from error
         try:
+            if progress is not None:
+                remove_abandoned(self.path)
             yield
         finally:
             lock.release()
@@ -375,4 +380,4 @@ def _steps(events: Sequence[Event]) -> list[int]:
 
 
 def _real(path: Path) -> Path:
-    return Path(os.path.realpath(Path(path).expanduser()))
+    return Path(os.path.realpath(expand_user(path)))

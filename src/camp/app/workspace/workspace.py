@@ -115,7 +115,13 @@ class Workspace:
                     f"The weights of {backbone.name} are not those that {self.name} has learned with; "
                     "put the old file back."
                 )
-            backbone.tip.load_state_dict(self.storage.tip(steps[-1].step))
+            try:
+                backbone.tip.load_state_dict(self.storage.tip(steps[-1].step))
+            except RuntimeError as error:
+                raise CampError(
+                    f"The tip of the last learning step of {self.name} is not one of {backbone.name}; restore the step "
+                    "from a copy."
+                ) from error
         return backbone
 
     # Changes.

@@ -14,6 +14,7 @@ from multiprocessing.context import SpawnProcess
 from camp.bench.executors.base import Job, JobResult, run_logged_job
 from camp.bench.experiment import Experiment
 from camp.bench.settings import RunSettings
+from camp.core.machine import available_cores
 from camp.core.progress import Progress
 
 MAX_ATTEMPTS = 2
@@ -32,7 +33,7 @@ class LocalExecutor:
 
     def __init__(self, jobs: int = 1, threads: int | None = None) -> None:
         self.jobs = jobs
-        self.threads = threads or max(1, len(os.sched_getaffinity(0)) // jobs)
+        self.threads = threads or max(1, available_cores() // jobs)
 
     def fill_bank(self, settings: RunSettings, progress: Progress) -> None:
         """Fill the bank with all cores, where each run has only some of them."""

@@ -1,6 +1,6 @@
 """The charts of the page: which numbers of the runs go into which chart."""
 
-import math
+import sys
 from collections.abc import Sequence
 
 import numpy as np
@@ -195,4 +195,6 @@ def losses(run: StoredRun) -> tuple[Chart, list[tuple[str, str]]] | None:
 
 def _number(value: object) -> float | None:
     """Only finite numbers can be drawn."""
-    return float(value) if isinstance(value, int | float) and math.isfinite(value) else None
+    if isinstance(value, int | float) and abs(value) <= sys.float_info.max:
+        return float(value)
+    return None

@@ -63,7 +63,7 @@ def _with_defaults(settings: dict[str, Any]) -> dict[str, Any]:
     """The settings with the defaults of options that did not exist when the run was started."""
     try:
         return to_dict(from_dict(settings))
-    except (CampError, KeyError):  # of a version whose options have other names
+    except CampError:  # of a version whose options have other names
         return settings
 
 

@@ -10,7 +10,7 @@ from pathlib import Path
 from camp.bench.report.charts import Chart
 from camp.bench.report.theme import CONFIG, LIGHT
 from camp.core.errors import CampError
-from camp.core.files import atomic_write, write_text
+from camp.core.files import atomic_write, expand_user, write_text
 
 
 def save_figure(chart: Chart, path: Path) -> None:
@@ -38,7 +38,7 @@ def vega_script() -> str:
     """
     import vl_convert
 
-    cache = Path(os.environ.get("XDG_CACHE_HOME", Path.home() / ".cache")) / "camp"
+    cache = Path(os.environ.get("XDG_CACHE_HOME", expand_user("~/.cache"))) / "camp"
     versions = f"{vl_convert.get_vega_version()}-{vl_convert.get_vega_embed_version()}"
     path = cache / f"vega-{versions}.js"
     if path.exists():

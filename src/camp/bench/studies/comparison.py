@@ -12,6 +12,8 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+from pydantic import BaseModel
+
 from camp.bench.executors.in_process import InProcessExecutor
 from camp.bench.experiment import Experiment
 from camp.bench.run_folder import FORMER_STUDY_FILE, STUDY_FILE, RunFolder
@@ -25,6 +27,20 @@ from camp.core.progress import Progress
 from camp.core.settings import Settings, as_flag, options_of, with_options
 from camp.data.view_settings import ViewSettings
 from camp.nn.backbones.settings import BackboneSettings
+
+
+class _ComparisonRun(BaseModel):
+    """A run in study.json."""
+
+    row: dict[str, Any]
+    seed: int
+
+
+class _ComparisonFile(BaseModel):
+    """What is read of study.json."""
+
+    runs: list[_ComparisonRun]
+    base: dict[str, Any]
 
 
 def comparison(methods: Sequence[str], options: Options) -> Study:
@@ -89,19 +105,20 @@ def _read(folder: Path) -> dict[str, Any]:
     values = read_json(path)
     try:
         if not former:
-            rows, seeds = [run["row"] for run in values["runs"]], [run["seed"] for run in values["runs"]]
-            base = values["base"]
+            file = _ComparisonFile.model_validate(values)
+            rows, seeds, base = [run.row for run in file.runs], [run.seed for run in file.runs], file.base
         else:
             runs = [from_dict(settings) for settings in values["methods"].values()]
             rows = [{name: option.default for name, option in options_of(run).items()} for run in runs]
             seeds, base = [row.pop("seed") for row in rows], {}
-        return {"rows": rows, "base": base, "seeds": list(dict.fromkeys(seeds)), "command": values["command"]}
+        command = str(values["command"])
+        return {"rows": rows, "base": base, "seeds": list(dict.fromkeys(seeds)), "command": command}
     except CampError as error:
         raise CampError(
             f"{path} was written by another version of camp: {str(error).rstrip('.')}; compare the methods "
             "again in another folder."
         ) from error
-    except (KeyError, TypeError, AttributeError) as error:
+    except (LookupError, TypeError, ValueError, AttributeError) as error:
         raise CampError(
             f"{path} does not describe a comparison of methods; choose another folder."
         ) from error

@@ -51,6 +51,8 @@ class Study:
             raise CampError(f"A study cannot be called {self.name}: this folder is for all studies.")
         if not self.rows:
             raise CampError(f"The study {self.name} has no runs.")
+        if not all(isinstance(row.get("method"), str) for row in self.rows):
+            raise CampError(f"Each run of the study {self.name} needs the name of a method.")
         if not self.seeds or len(set(self.seeds)) < len(self.seeds):
             raise CampError(f"The study {self.name} needs seeds, each once.")
         if any("seed" in options for options in (self.base, *self.rows)):

@@ -20,6 +20,7 @@ x = "alpha"
 series = "method"
 """
 
+import math
 import tomllib
 from pathlib import Path
 from typing import Any
@@ -31,6 +32,10 @@ from camp.bench.studies.study import Study, grid
 from camp.core.errors import CampError
 from camp.core.settings import describe_error
 
+Value = bool | int | float | str
+MAX_RUNS = 100_000
+"""A grid of more runs is a mistake."""
+
 
 class _StudyFile(BaseModel):
     """The entries of a file."""
@@ -41,10 +46,10 @@ class _StudyFile(BaseModel):
     claim: str = ""
     draw: str = "table"
     seeds: list[int] = [0, 1, 2]
-    base: dict[str, Any] = Field(default_factory=dict)
-    axes: dict[str, list[Any]] = Field(default_factory=dict)
-    runs: list[dict[str, Any]] = Field(default_factory=list)
-    look: dict[str, Any] = Field(default_factory=dict)
+    base: dict[str, Value] = Field(default_factory=dict)
+    axes: dict[str, list[Value]] = Field(default_factory=dict)
+    runs: list[dict[str, Value]] = Field(default_factory=list)
+    look: dict[str, Value | list[Value]] = Field(default_factory=dict)
 
 
 def read_toml_study(path: Path) -> Study:
@@ -53,17 +58,20 @@ def read_toml_study(path: Path) -> Study:
         content = _StudyFile.model_validate(tomllib.loads(path.read_text(encoding="utf-8")))
     except OSError as error:
         raise CampError(f"The study {path} cannot be read ({error.strerror or error}).") from error
-    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
-        raise CampError(f"{path} is not TOML: {error}.") from error
     except ValidationError as error:
         entries = ", ".join(_StudyFile.model_fields)
         raise CampError(f"{path}: {describe_error(error)}; a study has the entries {entries}.") from error
+    except (ValueError, RecursionError) as error:  # not TOML, not UTF-8, or nested too deeply
+        raise CampError(f"{path} is not TOML: {error}.") from error
     if content.draw not in DRAWINGS:
         raise CampError(f'{path}: there is no drawing "{content.draw}"; there are {", ".join(DRAWINGS)}.')
     for name, values in content.axes.items():
         if not values:
             raise CampError(f"{path}: the axis {name} has no values.")
-    base = {"method": "camp", **content.base}
+    number = math.prod(len(values) for values in content.axes.values()) * len(content.seeds)
+    if number > MAX_RUNS:
+        raise CampError(f"{path}: the axes make {number:,} runs; a study has at most {MAX_RUNS:,}.")
+    base: dict[str, Any] = {"method": "camp", **content.base}
     default = {"method": base.pop("method")}
     rows = (*(grid(**content.axes) if content.axes else ()), *content.runs) or ({},)
     study = Study(

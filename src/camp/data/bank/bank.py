@@ -16,7 +16,7 @@ import numpy as np
 import torch
 
 from camp.core.errors import CampError
-from camp.core.files import read_json, write_json
+from camp.core.files import expand_user, read_json, write_json
 from camp.data.bank.store import DIGEST_BYTES, Column, Store
 from camp.data.view_settings import Augmentation, ViewSettings
 from camp.data.views import Batch, Encoder, Field
@@ -108,7 +108,8 @@ class Bank:
         self.folder = folder
         self.spec = spec
         description = folder / "bank.json"
-        if description.exists() and read_json(description)["fingerprint"] != spec.fingerprint():
+        about = read_json(description) if description.exists() else {"fingerprint": spec.fingerprint()}
+        if not isinstance(about, dict) or about.get("fingerprint") != spec.fingerprint():
             raise CampError(
                 f"The folder {folder} holds another view bank; remove it or choose another with --bank."
             )
@@ -123,7 +124,24 @@ class Bank:
     @classmethod
     def open(cls, settings: ViewSettings, spec: BankSpec) -> Self:
         """Open the bank for `spec` in the folder of all banks."""
-        return cls(banks_folder(settings) / spec.fingerprint(), spec)
+        folder = banks_folder(settings) / spec.fingerprint()
+        try:
+            return cls(folder, spec)
+        except OSError as error:
+            raise CampError(
+                f"The view bank {folder} cannot be read ({error.strerror or error}); choose another with --bank."
+            ) from error
+
+    def check_place(self) -> None:
+        """Refuse a bank that does not exist and cannot be made."""
+        if self.folder.exists():
+            return
+        above = next(parent for parent in self.folder.absolute().parents if parent.exists())
+        if not above.is_dir() or not os.access(above, os.W_OK):
+            raise CampError(
+                f"The view bank {self.folder} cannot be made, since {above} cannot be written to; choose another folder "
+                "with --bank."
+            )
 
     def describe(self) -> None:
         """Write `bank.json`, which describes the bank and is checked when it is opened."""
@@ -156,7 +174,7 @@ class Bank:
 def banks_folder(settings: ViewSettings) -> Path:
     """Return the folder of all banks: the setting, $CAMP_BANKS, or camp/banks in the user's cache."""
     if settings.bank is not None:
-        return Path(settings.bank).expanduser()
+        return expand_user(settings.bank)
     if "CAMP_BANKS" in os.environ:
-        return Path(os.environ["CAMP_BANKS"])
-    return Path(os.environ.get("XDG_CACHE_HOME", Path.home() / ".cache")) / "camp" / "banks"
+        return expand_user(os.environ["CAMP_BANKS"])
+    return Path(os.environ.get("XDG_CACHE_HOME", expand_user("~/.cache"))) / "camp" / "banks"

@@ -213,17 +213,23 @@ def _append_block(bank: Bank, digests: list[bytes], batch: Batch) -> int:
 @contextlib.contextmanager
 def _lock(bank: Bank, progress: Progress) -> Iterator[None]:
     """Hold the bank's lock; show progress while waiting for another process."""
-    bank.folder.mkdir(parents=True, exist_ok=True)
     lock = FileLock(bank.folder / ".lock")
     try:
-        lock.acquire(timeout=0)
-    except Timeout:
-        with progress.track(f"Waiting for another process that fills {bank.folder}", 1):
-            lock.acquire()
-    try:
-        yield
-    finally:
-        lock.release()
+        bank.folder.mkdir(parents=True, exist_ok=True)
+        try:
+            lock.acquire(timeout=0)
+        except Timeout:
+            with progress.track(f"Waiting for another process that fills {bank.folder}", 1):
+                lock.acquire()
+        try:
+            yield
+        finally:
+            lock.release()
+    except OSError as error:
+        raise CampError(
+            f"The view bank {bank.folder} cannot be written to ({error.strerror or error}); choose another folder "
+            "with --bank."
+        ) from error
 
 
 def _check_disk_space(bank: Bank, views: int) -> None:

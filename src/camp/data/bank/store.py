@@ -81,8 +81,11 @@ class Store:
 
     def sealed(self) -> int:
         """Return the number of leading records that are known to be on disk."""
-        path = self.folder / "sealed.json"
-        return min(int(read_json(path)["records"]), len(self)) if path.exists() else 0
+        try:
+            records = read_json(self.folder / "sealed.json")["records"]
+        except (CampError, LookupError, TypeError):  # missing or damaged: nothing is known
+            return 0
+        return max(0, min(records, len(self))) if isinstance(records, int) else 0
 
     def seal(self) -> None:
         """Flush all records to the disk and write their number to `sealed.json`."""

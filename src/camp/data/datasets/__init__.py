@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from camp.core.errors import CampError
+from camp.core.files import expand_user
 from camp.data.datasets import (
     cifar,
     cub200,
@@ -48,7 +49,7 @@ def dataset_info(name: str) -> DatasetInfo:
 def data_folder(name: str) -> Path:
     """Return the default folder of data set `name`: $CAMP_DATA/<name>, or ~/.cache/camp/data/<name>."""
     base = os.environ.get("CAMP_DATA")
-    return (Path(base).expanduser() if base else Path.home() / ".cache" / "camp" / "data") / name
+    return (expand_user(base or "~/.cache/camp/data")) / name
 
 
 def is_present(name: str, data: Path | None = None) -> bool:
@@ -66,8 +67,12 @@ def load_dataset(name: str, data: Path | None = None, **options: Any) -> Dataset
             has = f"it has {', '.join(known)}" if known else "it has none"
             raise CampError(f"Data set {name} has no option {option!r}; {has}.")
     if info.embedded:
+        if data is not None:
+            raise CampError(
+                f"Data set {name} is installed with CAMP and reads no other data; leave out --data."
+            )
         return info.loader(None, **options)
-    root = data_folder(name) if data is None else Path(data).expanduser()
+    root = data_folder(name) if data is None else expand_user(data)
     if not root.exists():
         raise CampError(f"{root} does not exist; data set {name} is looked for there. {info.how_to_get}")
     if root.is_dir() and not any(root.iterdir()):

@@ -2,6 +2,7 @@
 
 import functools
 import json
+import stat
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from importlib import resources
@@ -39,7 +40,10 @@ class FileReader:
         """Read the whole file."""
         path = self.root / key
         try:
-            if path.stat().st_size > MAX_FILE_BYTES:
+            about = path.stat()
+            if not stat.S_ISREG(about.st_mode):  # reading a pipe could wait forever
+                raise UnreadableImageError("it is not a file")
+            if about.st_size > MAX_FILE_BYTES:
                 raise UnreadableImageError(f"the file is larger than {MAX_FILE_BYTES:,} bytes")
             return path.read_bytes()
         except OSError as error:

@@ -13,6 +13,7 @@ from pathlib import Path, PurePosixPath
 from typing import Any
 
 from camp.core.errors import CampError
+from camp.core.files import expand_user
 from camp.core.progress import Bar, Progress
 from camp.data.datasets import data_folder, dataset_info, is_present
 from camp.data.datasets.info import Archive
@@ -33,7 +34,7 @@ def download_dataset(name: str, directory: Path | None = None, progress: Progres
     in one step after all checksums have been verified and everything is unpacked.
     """
     info = dataset_info(name)
-    target = data_folder(name) if directory is None else Path(directory).expanduser()
+    target = data_folder(name) if directory is None else expand_user(directory)
     progress = progress or Progress()
     if info.embedded or not info.archives:
         raise CampError(f"{info.title} cannot be downloaded here. {info.how_to_get}")

@@ -44,9 +44,14 @@ def load(data: Path) -> Dataset:
             f"`labels` of {data} has shape {labels.shape} and type {labels.dtype}; "
             f"expected {len(vectors)} whole numbers or strings."
         )
-    if labels.dtype.kind == "S":
-        labels = np.char.decode(labels, "utf-8")
-    vectors = vectors.astype(np.float32)
+    try:
+        if labels.dtype.kind == "S":
+            labels = np.char.decode(labels, "utf-8")
+        "".join(map(str, labels.tolist())).encode()
+    except UnicodeError:
+        raise CampError(f"`labels` of {data} is not text in UTF-8; save it as strings.") from None
+    with np.errstate(over="ignore"):
+        vectors = vectors.astype(np.float32)
     if not np.isfinite(vectors).all():
         raise CampError(f"`vectors` of {data} holds numbers that are not finite; remove those rows.")
     names, positions = np.unique(labels, return_inverse=True)

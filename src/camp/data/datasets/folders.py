@@ -22,7 +22,8 @@ TEST_SHARE = 0.2
 def image_files(root: Path, folder: str = "") -> list[str]:
     """Return the sorted keys, relative to `root`, of all image files below `folder`.
 
-    Hidden files, files without an image suffix, and links to places outside `root` are ignored.
+    Hidden files, files without an image suffix, and links to places outside `root` are ignored. Broken links, pipes
+    and devices with an image suffix are listed: reading them raises `UnreadableImageError`.
     """
     top = Path(os.path.realpath(root))
     start = Path(os.path.realpath(root / folder))
@@ -43,11 +44,18 @@ def _walk(top: Path, directory: Path, prefix: str, above: frozenset[str]) -> Ite
                 # A link to one of its own parent folders would be followed forever.
                 if not Path(target).is_relative_to(top) or target in above:
                     continue
-            if entry.is_dir():
+            if _is_folder(entry):
                 real = os.path.realpath(entry.path)
                 yield from _walk(top, Path(entry.path), key, above | {real})
-            elif PurePath(entry.name).suffix.lower() in IMAGE_SUFFIXES and entry.is_file():
+            elif PurePath(entry.name).suffix.lower() in IMAGE_SUFFIXES:
                 yield _check_encoding(key)
+
+
+def _is_folder(entry: "os.DirEntry[str]") -> bool:
+    try:
+        return entry.is_dir()
+    except OSError:  # a link to itself
+        return False
 
 
 def _check_encoding(key: str) -> str:

@@ -45,7 +45,7 @@ def get_device(name: str) -> torch.device:
     """Return the device called `name`; raise an error if this machine does not have it."""
     try:
         device = torch.device(name)
-        torch.empty(0, device=device)
+        torch.zeros(1, device=device).cpu()  # the device "meta" exists, and holds no numbers
     # Torch raises these for devices it is not built with, does not find or does not support.
     except (RuntimeError, AssertionError, NotImplementedError) as error:
         reason = str(error).splitlines()[0].rstrip(".")

@@ -27,6 +27,9 @@ VIT_WEIGHTS = {
 FROM_SCRATCH = ("resnet18", "resnet18-slim", "conv-tiny", "embeddings")
 """Backbones without pretrained weights and without a trunk."""
 
+MAX_RESOLUTION = 2048
+"""Largest side of the resized images: more would need more memory than machines have."""
+
 NAMES = (DEFAULT_NAME, *VIT_WEIGHTS, *FROM_SCRATCH)
 
 
@@ -67,6 +70,10 @@ class BackboneSettings:
             raise CampError(f'There is no backbone "{name}"; the names are {", ".join(NAMES)}.')
         if self.resolution is not None and self.resolution < 8:
             raise CampError(f"A resolution of {self.resolution} pixels is too small; give 8 or more.")
+        if self.resolution is not None and self.resolution > MAX_RESOLUTION:
+            raise CampError(
+                f"A resolution of {self.resolution} pixels is too large; give at most {MAX_RESOLUTION}."
+            )
         if self.trained_blocks < 1:
             raise CampError(f"trained_blocks is {self.trained_blocks}; at least one block has to be trained.")
         if self.dim is not None and (name != "embeddings" or self.dim < 1):

@@ -10,11 +10,11 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from safetensors import SafetensorError
 from safetensors.torch import load_file
 from torch import Tensor
 
 from camp.core.errors import CampError
+from camp.core.files import expand_user
 from camp.nn.backbones.vit import HEAD_DIM, VitShape
 
 State = dict[str, Tensor]
@@ -27,6 +27,8 @@ WRAPPERS = ("teacher", "state_dict", "model")
 PREFIXES = ("module.", "backbone.", "vit.", "dinov2.")
 UNUSED = re.compile(r"(mask_token|embeddings\.mask_token|pooler\..*|head\..*|classifier\..*|dino_head\..*)$")
 """Tensors that a feature extractor does not use."""
+MAX_WRAPPERS = 8
+"""Depth to which checkpoints may be nested."""
 
 HUGGING_FACE_NAMES = (
     (r"^embeddings\.cls_token$", "cls_token"),
@@ -48,12 +50,17 @@ HUGGING_FACE_NAMES = (
 def load_weights(source: str) -> State:
     """Load tensors from a file, a folder or a Hugging Face name, with official names, as float32."""
     state = to_official_names(unwrap(read_tensors(find_file(source), source)))
-    return {name: tensor.float() if tensor.is_floating_point() else tensor for name, tensor in state.items()}
+    for name, tensor in state.items():
+        if tensor.is_floating_point():
+            state[name] = tensor.float()
+            if not bool(state[name].isfinite().all()):
+                raise CampError(f"{source} holds numbers in {name} that are not finite; take another file.")
+    return state
 
 
 def find_file(source: str) -> Path:
     """Return the file of `source`; download it if it is a name on the Hugging Face hub."""
-    path = Path(source).expanduser()
+    path = expand_user(source)
     if path.is_dir():
         for name in FILES_OF_A_FOLDER:
             if (path / name).is_file():
@@ -110,8 +117,9 @@ def read_tensors(path: Path, source: str) -> dict[str, Any]:
             f"{source} holds Python objects besides tensors and was not loaded, as that could run any code; "
             "save its state_dict alone, best as safetensors."
         ) from error
-    except (SafetensorError, RuntimeError, OSError, EOFError, ValueError, KeyError) as error:
-        # For a file of another kind the unpickler raises a KeyError with the first unknown byte.
+    except Exception as error:
+        # Damaged files make the unpickler raise nearly every exception; for a file of another kind it is a KeyError
+        # with the first unknown byte.
         reason = ["it holds no tensors"] if isinstance(error, KeyError) else str(error).strip().splitlines()
         raise CampError(
             f"Could not read the weights {source}: {reason[0] if reason else 'it is empty'}."
@@ -130,16 +138,21 @@ def unwrap(content: dict[str, Any]) -> State:
     >>> list(unwrap({"teacher": {"module.backbone.norm.weight": weight}, "epoch": 3}))
     ['norm.weight']
     """
-    for wrapper in WRAPPERS:
-        if isinstance(content.get(wrapper), dict):
-            return unwrap(content[wrapper])
-    state = {name: value for name, value in content.items() if isinstance(value, Tensor)}
+    for _ in range(MAX_WRAPPERS):  # a dictionary may hold itself
+        inner = next((content[name] for name in WRAPPERS if isinstance(content.get(name), dict)), None)
+        content = content if inner is None else inner
+    state = {name: value for name, value in content.items() if isinstance(name, str) and _is_plain(value)}
     for prefix in PREFIXES * 2:  # they nest: module.backbone.
         inside = {
             name.removeprefix(prefix): value for name, value in state.items() if name.startswith(prefix)
         }
         state = inside or state  # drops the head, which lies beside the backbone
     return state
+
+
+def _is_plain(value: object) -> bool:
+    """Return whether `value` is a tensor with all its numbers in memory."""
+    return isinstance(value, Tensor) and value.layout == torch.strided and value.device.type == "cpu"
 
 
 def to_official_names(state: State) -> State:
@@ -153,7 +166,8 @@ def to_official_names(state: State) -> State:
         renamed[name] = tensor
     for name in [name for name in renamed if re.search(r"\.attn\.query\.(weight|bias)$", name)]:
         parts = [name.replace(".query.", f".{part}.") for part in ("query", "key", "value")]
-        if all(part in renamed for part in parts):
+        sizes = {renamed[part].shape for part in parts if part in renamed}
+        if all(part in renamed for part in parts) and len(sizes) == 1 and renamed[name].dim():
             renamed[name.replace(".query.", ".qkv.")] = torch.cat([renamed.pop(part) for part in parts])
     return renamed
 
@@ -168,18 +182,20 @@ def infer_vit_shape(state: State, source: str) -> VitShape:
     kernel, positions = state.get("patch_embed.proj.weight"), state.get("pos_embed")
     if kernel is None or positions is None or kernel.dim() != 4 or positions.dim() != 3:
         raise CampError(f"{source} does not hold a ViT: patch_embed.proj.weight and pos_embed are missing.")
-    numbers = {int(name.split(".")[1]) for name in state if re.match(r"blocks\.\d+\.", name)}
+    # Longer numbers are those of tensors that no ViT has.
+    numbers = {int(name.split(".")[1]) for name in state if re.match(r"blocks\.[0-9]{1,3}\.", name)}
     shape = VitShape(
         dim=kernel.shape[0],
         patch=kernel.shape[2],
         blocks=max(numbers, default=-1) + 1,
         layer_scale="blocks.0.ls1.gamma" in state,
-        grid=math.isqrt(positions.shape[1] - 1),
+        grid=math.isqrt(max(positions.shape[1] - 1, 0)),
     )
-    if shape.dim % HEAD_DIM or 1 + shape.grid**2 != positions.shape[1]:
+    is_empty = not (shape.dim and shape.patch and shape.blocks and shape.grid)
+    if is_empty or shape.dim % HEAD_DIM or 1 + shape.grid**2 != positions.shape[1]:
         raise CampError(
-            f"{source} is a ViT of {shape.dim} dimensions with {positions.shape[1]} positions; expected a multiple "
-            f"of {HEAD_DIM} dimensions, and a class token beside a square grid."
+            f"{source} is a ViT of {shape.blocks} blocks and {shape.dim} dimensions with {positions.shape[1]} positions; "
+            f"expected blocks, a multiple of {HEAD_DIM} dimensions, and a class token beside a square grid."
         )
     check_names(state, shape.sizes(), source, shape.name)
     return shape
@@ -191,6 +207,7 @@ def check_names(state: State, expected: dict[str, tuple[int, ...]], source: str,
         "lacks": [key for key in expected if key not in state],
         "has unexpected": [key for key in state if key not in expected],
         "has another size of": [k for k in expected if k in state and state[k].shape != expected[k]],
+        "has no decimal numbers in": [k for k in expected if k in state and not state[k].is_floating_point()],
     }
     found = [f"{verb} {_abbreviate(keys)}" for verb, keys in faults.items() if keys]
     if found:
