@@ -20,12 +20,10 @@ from camp.app.workspace.events import (
     Merged,
     Moved,
     Named,
-    append_event,
-    extend_log,
-    read_log,
     standing,
 )
 from camp.app.workspace.knowledge import DISCARDED, Knowledge
+from camp.app.workspace.log import append_event, extend_log, read_log
 from camp.app.workspace.workspace import Workspace
 from camp.core.errors import CampError
 

@@ -4,7 +4,6 @@
 """
 
 import os
-import shutil
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -17,7 +16,7 @@ from camp.app.inputs.folders import FolderImages
 from camp.app.workspace.knowledge import Knowledge, count
 from camp.app.workspace.learning import ImageBatch, learn
 from camp.app.workspace.report import BatchReport
-from camp.app.workspace.storage import FolderStorage, WorkspaceSettings
+from camp.app.workspace.storage import FolderStorage, WorkspaceGoneError, WorkspaceSettings
 from camp.app.workspace.thumbnails import new_thumbnails
 from camp.app.workspace.training_budget import TrainingBudget, expected_seconds, training_budget
 from camp.app.workspace.workspace import Workspace
@@ -57,9 +56,46 @@ def learn_folder(
     """
     if isinstance(request.images, FolderImages):
         _check_separate(path, request.images.root)
-    exists = FolderStorage.exists(path)
-    present = FolderStorage.open(path).settings if exists else settings or WorkspaceSettings()
-    if settings is not None and settings != present:
+    while True:
+        try:
+            if FolderStorage.exists(path):
+                present = FolderStorage.open(path).settings
+                _check_settings(path, present, settings)
+                return learn_batch(Workspace.open(path), request, progress)
+            _check_settings(path, settings or WorkspaceSettings(), settings)
+            report = _learn_first(path, request, settings or WorkspaceSettings(), progress)
+            if report is not None:
+                return report
+        except WorkspaceGoneError:  # another process could not learn the first batch, and has cleared it away
+            continue
+
+
+def _learn_first(
+    path: Path, request: LearnRequest, settings: WorkspaceSettings, progress: Progress
+) -> BatchReport | None:
+    """Create a workspace with its first batch; None if another process has created it in the meantime."""
+    plan(request, settings)
+    workspace = Workspace.in_memory(settings)
+    with progress.track("Opening the backbone", 1):
+        workspace.backbone()
+    # The folder is created only now, so that mistakes in the options leave nothing behind.
+    storage = FolderStorage.reserve(path, settings)
+    with storage.lock(progress):
+        if FolderStorage.exists(path):
+            return None
+        storage.begin()
+        workspace.storage = storage
+        try:
+            return learn_batch(workspace, request, progress)
+        except CampError:  # nothing was learned; after an interruption the view bank is kept
+            if not workspace.learned():
+                storage.remove()
+            raise
+
+
+def _check_settings(path: Path, present: WorkspaceSettings, given: WorkspaceSettings | None) -> None:
+    """Refuse other settings than those of the workspace, and a backbone that takes no images."""
+    if given is not None and given != present:
         raise CampError(
             f"{path} was created with other settings and keeps them: leave out options of the backbone, --seed and "
             "--thumbnails, or create another workspace."
@@ -68,20 +104,6 @@ def learn_folder(
         raise CampError(
             "The backbone embeddings takes vectors, not pictures; use camp.CAMP in Python for it."
         )
-    if exists:
-        return learn_batch(Workspace.open(path), request, progress)
-    plan(request, present)
-    workspace = Workspace.in_memory(present)
-    with progress.track("Opening the backbone", 1):
-        workspace.backbone()
-    # The folder is created only now, so that mistakes in the options leave nothing behind.
-    workspace.storage = FolderStorage.create(path, present)
-    try:
-        return learn_batch(workspace, request, progress)
-    except CampError:  # nothing was learned; after an interruption the view bank is kept
-        if not workspace.learned():
-            shutil.rmtree(path, ignore_errors=True)
-        raise
 
 
 def learn_batch(workspace: Workspace, request: LearnRequest, progress: Progress) -> BatchReport:

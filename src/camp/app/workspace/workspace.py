@@ -149,7 +149,7 @@ class Workspace:
 
     def add_step(self, step: Step, trunk: str) -> None:
         """Store a learning step and append its event, from which on it counts. The lock must be held."""
-        self.storage.write_step(step)
+        self.storage.write_step(dataclasses.replace(step, trunk=trunk))
         superseded = [event.step for event in self.learned()]
         self._append(Learned(step=step.knowledge.step, folder=step.report.folder, trunk=trunk))
         self.storage.clean_up(superseded)
