@@ -9,8 +9,9 @@ import hashlib
 import json
 import os
 from collections.abc import Iterator
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, BinaryIO
+from typing import Any, BinaryIO, Self
 
 from camp.core.errors import CampError
 
@@ -170,6 +171,19 @@ def file_checksum(path: Path) -> str:
         while chunk := file.read(_CHUNK):
             found.update(chunk)
     return found.hexdigest()
+
+
+@dataclass(frozen=True)
+class FileMark:
+    """What a file was at some time."""
+
+    size: int
+    checksum: str
+
+    @classmethod
+    def of(cls, path: Path) -> Self:
+        """Describe a file as it is."""
+        return cls(path.stat().st_size, file_checksum(path))
 
 
 def with_checksum(values: dict[str, Any]) -> dict[str, Any]:
