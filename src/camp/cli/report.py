@@ -33,6 +33,17 @@ def report(
     folders = [Path(run) for run in runs]
     if published and table != "comparison":
         raise CampError(f"The paper has no --table {table}: leave out --table or --published.")
+    if out is not None:
+        from camp.bench.run_folder import STUDY_FILE, RunFolder
+        from camp.core.output_file import check_output
+
+        found = [
+            run
+            for folder in folders
+            for run in (folder, *(path.parent for path in folder.glob("*/config.json")))
+        ]
+        files = [file for run in found for file in (*RunFolder(run).own_files(), run / STUDY_FILE)]
+        check_output(Path(out), "--out", [file for file in files if file.is_dir()], files)
     if format is None:
         format = "text" if published or table != "comparison" else "page"
     if format == "page":
@@ -44,13 +55,13 @@ def report(
     from camp.bench.report.published import published_table
     from camp.bench.report.run_tables import run_table
     from camp.bench.results import load_runs
-    from camp.core.files import write_text
+    from camp.core.output_file import write_output
 
-    found = load_runs(folders)
+    loaded = load_runs(folders)
     text = (
-        published_table(found, format, protocol) if published else run_table(found, table, format, protocol)
+        published_table(loaded, format, protocol) if published else run_table(loaded, table, format, protocol)
     )
     if out:
-        write_text(Path(out), text + "\n")
+        write_output(Path(out), text + "\n")
     else:
         print(text)
