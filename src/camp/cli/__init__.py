@@ -72,10 +72,10 @@ def _command(words: list[str]) -> int:
     except BrokenPipeError:  # `camp predict ... | head` has read enough
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 0
-    except KeyboardInterrupt:
+    except KeyboardInterrupt as stop:
         kept = "what was done is kept, and `camp run --resume FOLDER` continues."
         state = "nothing was changed." if name in WORKSPACE_COMMANDS else kept
-        print(f"camp: interrupted; {state}", file=sys.stderr)
+        print(f"camp: interrupted; {stop if str(stop) else state}", file=sys.stderr)
         return 130
 
 

@@ -62,9 +62,12 @@ def learn(
     images = read_folder(Path(pictures), Path(labels) if labels else None)
     request = LearnRequest(images, new, epochs, views)
     report = learn_folder(Path(workspace), request, settings, Progress(quiet))
-    print(report.summary())
-    if report.needs_review:
-        print(f"Look at them and name what is new: camp review {workspace}")
+    try:
+        print(report.summary())
+        if report.needs_review:
+            print(f"Look at them and name what is new: camp review {workspace}")
+    except KeyboardInterrupt as stop:
+        raise KeyboardInterrupt(report.stored_sentence()) from stop
 
 
 def _given(**options: object) -> dict[str, Any]:

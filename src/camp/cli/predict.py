@@ -58,6 +58,11 @@ def predict(
         with progress.track("Pictures", len(keys)) as bar:
             rows = predictions(model, FileReader(root), keys, bar, keep)
             counts = write_predictions(rows, target, chosen)
+    except KeyboardInterrupt as stop:
+        if keeper is None:
+            raise
+        keeper.flush()
+        raise KeyboardInterrupt(keeper.summary()) from stop
     finally:
         if keeper:
             keeper.flush()

@@ -33,7 +33,7 @@ def report(
     folders = [Path(run) for run in runs]
     if published and table != "comparison":
         raise CampError(f"The paper has no --table {table}: leave out --table or --published.")
-    if out is not None:
+    if out:
         from camp.bench.run_folder import STUDY_FILE, RunFolder
         from camp.core.output_file import check_output
 

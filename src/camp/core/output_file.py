@@ -21,7 +21,7 @@ def is_stream(path: Path) -> bool:
     >>> is_stream(Path("/dev/null")), is_stream(Path("birds.csv"))
     (True, False)
     """
-    if Path(os.path.abspath(path)).parts[:2] in (("/", "dev"), ("/", "proc")):
+    if path.absolute().parts[:2] in (("/", "dev"), ("/", "proc")):
         return True
     try:
         return not stat.S_ISREG(path.stat().st_mode)

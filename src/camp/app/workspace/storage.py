@@ -96,6 +96,14 @@ class Storage(ABC):
     def write_step(self, step: Step) -> None:
         """Store a learning step, which counts once its event is in the log; the lock must be held."""
 
+    def holds(self, step: Step) -> bool:
+        """Return whether a learning step counts: whether its event is in the log. True if the log cannot be read."""
+        try:
+            number = step.knowledge.step
+            return number in _steps(self.events()) and self.report(number) == step.report
+        except CampError:
+            return True
+
     def clean_up(self, superseded: Sequence[int]) -> None:
         """Remove what is no longer needed: models of the steps `superseded`, and the view bank."""
         return

@@ -93,10 +93,16 @@ class Store:
 
     def sealed(self) -> int:
         """Return the number of leading records that are known to be on disk, 0 if their index is damaged."""
+        return min(self._seal()[0], len(self)) if self.index_is_intact() else 0
+
+    def index_is_intact(self) -> bool:
+        """Return whether the index of the sealed records is what was written; True if records are missing."""
         records, index = self._seal()
-        if records <= len(self) and index not in (None, checksum(self._entries[:records].tobytes())):
-            return 0
-        return min(records, len(self))
+        return records > len(self) or index in (None, checksum(self._entries[:records].tobytes()))
+
+    def missing(self) -> int:
+        """Return the number of sealed records that are missing."""
+        return max(self._seal()[0] - len(self), 0)
 
     def _seal(self) -> tuple[int, str | None]:
         """Return the number of records and the checksum of their index in `sealed.json`."""
