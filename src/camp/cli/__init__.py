@@ -17,6 +17,7 @@ Your own pictures:
   camp predict    recognise pictures, to CSV or JSON lines:                  camp predict BIRDS new/
   camp export     write one ONNX file for any runtime:                       camp export BIRDS birds.onnx
   camp serve      recognise pictures over HTTP on this machine:              camp serve BIRDS
+  camp check      verify a workspace, a run folder or a view bank:           camp check BIRDS
 
 The paper's experiments:
   camp run        run one experiment: a data set, a backbone and a method
@@ -30,7 +31,7 @@ The paper's experiments:
 
 camp COMMAND --help explains the options of a command."""
 
-WORKSPACE_COMMANDS = ("learn", "review", "status", "predict", "export", "serve")
+WORKSPACE_COMMANDS = ("learn", "review", "status", "predict", "export", "serve", "check")
 COMMANDS = (*WORKSPACE_COMMANDS, "run", "report", "study", "datasets", "methods", "demo")
 """Names of the commands, of their modules in `camp.cli`, and of the functions in these."""
 PARSING_COMMANDS = ("run", "study", "datasets", "methods")

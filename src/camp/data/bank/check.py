@@ -44,12 +44,7 @@ def _read_spec(folder: Path) -> BankSpec:
     values = dict(read_json(folder / "bank.json"))
     values.pop("fingerprint")
     fields = tuple(Field(**{**field, "shape": tuple(field["shape"])}) for field in values.pop("fields"))
-    augmentation = Augmentation(
-        **{
-            name: tuple(value) if isinstance(value, list) else value
-            for name, value in values.pop("augmentation").items()
-        }
-    )
+    augmentation = Augmentation(**values.pop("augmentation"))
     mean, std = tuple(values.pop("mean")), tuple(values.pop("std"))
     return BankSpec(fields=fields, augmentation=augmentation, mean=mean, std=std, **values)
 
