@@ -63,11 +63,13 @@ class Recorder:
     def __enter__(self) -> Self:
         self.start: Tree = tree(self.root)
         self._disk = Disk.of(self.start)
-        real = {name: getattr(os, name) for name in ("fsync", "replace", "rename", "unlink", "mkdir", "rmdir")}
+        real = {
+            name: getattr(os, name) for name in ("fsync", "replace", "rename", "unlink", "mkdir", "rmdir")
+        }
 
         def fsync(handle: int) -> None:
             self._see()
-            path = Path(os.readlink(f"/proc/self/fd/{handle}"))
+            path = Path(f"/proc/self/fd/{handle}").readlink()
             if path.is_relative_to(self.root):
                 self._do("sync", self._disk.find(self._inside(path)))
 
@@ -84,7 +86,7 @@ class Recorder:
         def removed(name: str) -> Callable[..., None]:
             def remove(path: Any, *, dir_fd: int | None = None) -> None:
                 self._see()
-                whole = Path(path) if dir_fd is None else Path(os.readlink(f"/proc/self/fd/{dir_fd}")) / path
+                whole = Path(path) if dir_fd is None else Path(f"/proc/self/fd/{dir_fd}").readlink() / path
                 real[name](path, dir_fd=dir_fd)
                 if whole.is_relative_to(self.root) and whole.name != LOCK:
                     self._do("remove", self._folder(whole), whole.name)
@@ -233,14 +235,18 @@ def tree(root: Path) -> Tree:
 def _zero(file: File) -> bytes:
     """The size of the present content, of which only the beginning that was synced is there."""
     now = file.now()
-    same = len(os.path.commonprefix([file.synced, now]))
+    same = _appended_to(file)
     return now[:same] + bytes(len(now) - same)
+
+
+def _appended_to(file: File) -> int:
+    """Length of what was synced, if there has only been more since then."""
+    return len(file.synced) if file.now().startswith(file.synced) else 0
 
 
 def _torn(file: File, generator: random.Random) -> bytes:
     now = file.now()
-    same = len(os.path.commonprefix([file.synced, now]))
-    return now[: generator.randint(same, len(now))]
+    return now[: generator.randint(_appended_to(file), len(now))]
 
 
 def _some(folder: Folder, generator: random.Random) -> dict[str, int]:
@@ -269,15 +275,26 @@ def states(recorder: Recorder, variants: int = 4) -> Iterator[tuple[list[Any], T
             return generator.choice(ways)(file)  # type: ignore[no-untyped-call]
 
         def found(folder: Folder, generator: random.Random = generator) -> dict[str, int]:
-            return generator.choice((Folder.now, lambda folder: folder.synced, lambda folder: _some(folder, generator)))(folder)  # type: ignore[no-any-return]
+            return generator.choice(
+                (Folder.now, lambda folder: folder.synced, lambda folder: _some(folder, generator))
+            )(folder)  # type: ignore[no-any-return]
 
         choices += [(left, found)] * variants
         for content, entries in choices:
             state = disk.tree(content, entries)
-            name = hashlib.blake2b(repr((promised, sorted(state.items()))).encode()).digest()
+            name = _name(promised, state)
             if name not in seen:
                 seen.add(name)
                 yield promised, state
+
+
+def _name(promised: list[Any], state: Tree) -> bytes:
+    """A hash of a state and the promises."""
+    found = hashlib.sha1(repr(promised).encode(), usedforsecurity=False)
+    for path, content in sorted(state.items()):
+        found.update(f"{path} {content is None} {len(content or b'')} ".encode())
+        found.update(content or b"")
+    return found.digest()
 
 
 def restore(state: Tree, root: Path) -> Path:

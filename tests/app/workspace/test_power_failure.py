@@ -3,13 +3,13 @@
 import shutil
 from pathlib import Path
 
-from crashes import Recorder, restore, states
 from small_knowledge import SETTINGS, enter, knowledge, state
 
 from camp.app.workspace.events import Named
 from camp.app.workspace.knowledge import Knowledge
 from camp.app.workspace.storage import FolderStorage
 from camp.app.workspace.workspace import Workspace
+from crashes import Recorder, restore, states
 
 
 def second() -> Knowledge:
