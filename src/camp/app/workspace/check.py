@@ -91,8 +91,8 @@ def _salvage(storage: FolderStorage) -> _Restored:
     with contextlib.suppress(DamagedLogError):
         end = LogEnd.read(storage.log)
         if end is not None and end.events:
-            found.setdefault(end.events, Lost(number=end.events))
-    events = [found.get(number, Lost(number=number)) for number in range(1, max(found, default=0) + 1)]
+            found.setdefault(end.events, Lost().entered(end.events))
+    events = [found.get(number, Lost().entered(number)) for number in range(1, max(found, default=0) + 1)]
     for step in storage.steps_on_disk():
         if step not in [event.step for event in events if isinstance(event, Learned)]:
             _enter_step(storage, step, events)
@@ -142,7 +142,7 @@ def _enter_step(storage: FolderStorage, step: int, events: list[Event]) -> None:
     if place is None and after is not None:
         return
     number = place if place is not None else len(events) + 1
-    learned = Learned(number=number, time=report.time, step=step, folder=report.folder, trunk=trunk)
+    learned = Learned(step=step, folder=report.folder, trunk=trunk).entered(number, report.time)
     events[number - 1 : number] = [learned]
 
 
@@ -174,7 +174,7 @@ def _without_contradictions(storage: FolderStorage, events: list[Event]) -> list
         try:
             knowledge = decision.apply(knowledge)
         except CampError:
-            kept[decision.number - 1] = Lost(number=decision.number)
+            kept[decision.number - 1] = Lost().entered(decision.number)
     return kept
 
 

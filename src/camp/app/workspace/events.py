@@ -45,8 +45,11 @@ class Event(BaseModel):
 
     def dated(self, number: int) -> Self:
         """Return the event with its number and the present time."""
-        now = datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds")
-        return self.model_copy(update={"number": number, "time": now})
+        return self.entered(number, datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds"))
+
+    def entered(self, number: int, time: str = "") -> Self:
+        """Return the event with a number and a time."""
+        return self.model_copy(update={"number": number, "time": time})
 
     def line(self, before: str | None = None) -> str:
         """Return the line of the log; fields that were not given are left out.
