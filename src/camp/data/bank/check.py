@@ -53,7 +53,7 @@ def _check_store(store: Store, progress: Progress, repair: bool) -> Iterator[Fin
     """Check the clean or the augmented views."""
     folder, count = store.folder, len(store)
     with progress.track(f"Checking {folder.name}", 1):
-        damaged, missing = store.verify(), store.missing()
+        damaged, missing, index = store.verify(), store.missing(), store.index_is_intact()
     if missing:
         yield Finding(f"{folder}: {missing} records that were known to be on disk are missing", AGAIN)
     if damaged:
@@ -62,7 +62,7 @@ def _check_store(store: Store, progress: Progress, repair: bool) -> Iterator[Fin
             store.remove(damaged)
         remedy = f"they are removed, and {AGAIN}" if repair else f"--repair removes them, and {AGAIN}"
         yield Finding(said, remedy, repairable=True, repaired=repair)
-    if not store.index_is_intact():
+    if not index:
         if repair:
             store.repair()
         remedy = "it is written again" if repair else f"--repair writes it again; {AGAIN}"
