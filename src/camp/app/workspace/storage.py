@@ -68,6 +68,11 @@ class WorkspaceSettings:
 class WorkspaceGoneError(CampError):
     """Another process has removed the workspace, because it could not learn the first batch."""
 
+    def __init__(self, path: Path) -> None:
+        super().__init__(
+            f"The workspace {path} was removed in the meantime; `camp learn {path} PICTURES` creates it."
+        )
+
 
 class Storage(ABC):
     """Keeps the settings, the event log and the learning steps of a workspace."""
@@ -207,26 +212,30 @@ class FolderStorage(Storage):
         """Hold the lock file; with `progress` wait for another process, without it refuse."""
         if not os.access(self.path, os.W_OK):  # an existing lock file could be locked nevertheless
             raise CampError(f"{self.path} cannot be written to; check its permissions.")
-        lock = self._lock
+        self._acquire(progress)
         try:
-            lock.acquire(timeout=0)
+            # Whoever removed the workspace while this process waited has removed the lock file too.
+            if not (self.path / LOCK).exists() or not (self._reserved or self.exists(self.path)):
+                raise WorkspaceGoneError(self.path)
+            yield
+        finally:
+            self._lock.release()
+
+    def _acquire(self, progress: Progress | None) -> None:
+        try:
+            self._lock.acquire(timeout=0)
         except Timeout:
             if progress is None:
                 raise CampError(
                     f"Another process is working on {self.path}; wait until it is done."
                 ) from None
             with progress.track(f"Waiting for another process that works on {self.path}", 1):
-                lock.acquire()
+                try:
+                    self._lock.acquire()
+                except FileNotFoundError:
+                    raise WorkspaceGoneError(self.path) from None
         except OSError as error:
             raise CampError(f"{self.path} cannot be written to ({error.strerror or error}).") from error
-        try:
-            if not self._reserved and not self.exists(self.path):
-                raise WorkspaceGoneError(
-                    f"The workspace {self.path} was removed in the meantime; `camp learn {self.path} PICTURES` creates it."
-                )
-            yield
-        finally:
-            lock.release()
 
     def version(self) -> tuple[int, int]:
         """Return size and time of the log."""
