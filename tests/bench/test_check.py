@@ -107,3 +107,15 @@ def test_damaged_trained_networks_are_trained_again(run: Path, tmp_path: Path) -
     tips.save(0, saved.state.tensors, [])
     lines.write_text('[{"task": 0, "epoch": 0}]')  # as version 0.1.0 wrote it
     assert tips.load(0) is not None
+
+
+@pytest.mark.parametrize("name", ["results.json", "checkpoint/state.json", "thumbnails/new.md", "study.json"])
+def test_a_report_does_not_replace_the_files_of_a_run(
+    run: Path, capsys: pytest.CaptureFixture[str], name: str
+) -> None:
+    (run / "study.json").write_text("{}")
+    before = (run / "results.json").read_bytes()
+    assert main(["report", str(run), "--format", "md", "--out", str(run / name)]) == 2
+    assert f"--out {run / name}" in capsys.readouterr().err
+    assert (run / "results.json").read_bytes() == before
+    assert main(["report", str(run), "--format", "md", "--out", str(run / "table.md")]) == 0

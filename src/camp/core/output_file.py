@@ -55,7 +55,7 @@ def check_output(path: Path, option: str, folders: Iterable[Path] = (), files: I
                         f"{option} {path} would replace {file}, which is read; choose another name."
                     )
     except OSError as error:
-        raise CampError(f"{option} {path} cannot be written ({error.strerror or error}).") from error
+        raise CampError(f"Could not write {path}: {error.strerror or error}.") from error
 
 
 @contextlib.contextmanager

@@ -18,15 +18,15 @@ from camp.cli import learn as learn_command
 from camp.cli import main
 from camp.core import progress as progress_module
 
-OPTIONS = [*SMALL, "--new", "1", "--epochs", "0"]
+OPTIONS = [*SMALL, "--epochs", "0"]
 
 
 @pytest.fixture(scope="module")
 def prepared(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Batches: a good one, another, and one in which a picture has two labels, which shows once it is opened."""
+    """Batches, all labelled, as discovery takes seconds: a good one, another, and one in which a picture has two labels, which shows once it is opened."""
     here = tmp_path_factory.mktemp("prepared")
-    batch(here / "good", {"heron": 4, "robin": 4}, {"crow": 5})
-    batch(here / "other", {"heron": 4, "robin": 4}, {"owl": 5}, first=60)
+    batch(here / "good", {"heron": 4, "robin": 4})
+    batch(here / "other", {"heron": 4, "robin": 4}, first=60)
     batch(here / "contradicting", {"heron": 3, "robin": 3}, first=30)
     picture("heron", 30).save(here / "contradicting" / "robin" / "again.png")
     return here

@@ -205,21 +205,33 @@ class FolderStorage(Storage):
 
     def remove(self) -> None:
         """Remove the workspace; the lock must be held."""
-        shutil.rmtree(self.path, ignore_errors=True)
+        removed = self.path.with_name(f".{self.path.name}.{os.getpid()}.tmp")
+        with contextlib.suppress(OSError):  # at once, so that a process that waits finds all of it or nothing
+            self.path.rename(removed)
+        shutil.rmtree(removed, ignore_errors=True)
 
     @contextlib.contextmanager
     def lock(self, progress: Progress | None = None) -> Iterator[None]:
         """Hold the lock file; with `progress` wait for another process, without it refuse."""
+        if not self.path.exists():
+            raise WorkspaceGoneError(self.path)
         if not os.access(self.path, os.W_OK):  # an existing lock file could be locked nevertheless
             raise CampError(f"{self.path} cannot be written to; check its permissions.")
         self._acquire(progress)
         try:
-            # Whoever removed the workspace while this process waited has removed the lock file too.
-            if not (self.path / LOCK).exists() or not (self._reserved or self.exists(self.path)):
+            if not self._is_in_place() or not (self._reserved or self.exists(self.path)):
                 raise WorkspaceGoneError(self.path)
             yield
         finally:
             self._lock.release()
+
+    def _is_in_place(self) -> bool:
+        """Return whether the lock file that is held is that of the folder, and not of one that was removed meanwhile."""
+        handle = self._lock._context.lock_file_fd
+        try:
+            return handle is not None and os.path.samestat(os.fstat(handle), (self.path / LOCK).stat())
+        except FileNotFoundError:
+            return False
 
     def _acquire(self, progress: Progress | None) -> None:
         try:
@@ -229,13 +241,18 @@ class FolderStorage(Storage):
                 raise CampError(
                     f"Another process is working on {self.path}; wait until it is done."
                 ) from None
-            with progress.track(f"Waiting for another process that works on {self.path}", 1):
-                try:
-                    self._lock.acquire()
-                except FileNotFoundError:
-                    raise WorkspaceGoneError(self.path) from None
+            self._wait(progress)
+        except FileNotFoundError:
+            raise WorkspaceGoneError(self.path) from None
         except OSError as error:
             raise CampError(f"{self.path} cannot be written to ({error.strerror or error}).") from error
+
+    def _wait(self, progress: Progress) -> None:
+        try:
+            with progress.track(f"Waiting for another process that works on {self.path}", 1):
+                self._lock.acquire()
+        except FileNotFoundError:
+            raise WorkspaceGoneError(self.path) from None
 
     def version(self) -> tuple[int, int]:
         """Return size and time of the log."""
