@@ -70,7 +70,7 @@ def open_output(path: Path) -> Iterator[BinaryIO]:
     b'file,category'
     """
     if not is_stream(path):
-        with atomic_write(Path(os.path.realpath(path))) as file:
+        with atomic_write(Path(os.path.realpath(path)) if path.is_symlink() else path) as file:
             yield file
         return
     try:
