@@ -268,6 +268,27 @@ def test_a_step_of_a_killed_process_is_no_damage(here: Path, capsys: pytest.Capt
     assert events(here / "W").count("learned") == 2
 
 
+def test_a_step_of_a_killed_process_is_not_entered(here: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """Although an event was lost, in whose place it would fit."""
+    shutil.copytree("W/steps/0002", "W/steps/0003")
+    log = Path("W/events.jsonl")
+    lines = log.read_bytes().splitlines(keepends=True)
+    log.write_bytes(b"".join(lines[:4] + lines[5:]))
+    assert check(capsys, "--repair")[0] == 0
+    assert events(here / "W").count("learned") == 2
+
+
+def test_the_log_of_the_version_before_is_rebuilt(here: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    shutil.rmtree("W")
+    shutil.copytree(Path(__file__).with_name("workspace-0.1.0"), "W")
+    trunks = [event.trunk for event in Workspace.open(here / "W").learned()]
+    Path("W/events.jsonl").unlink()
+    assert check(capsys, "--repair")[0] == 0
+    workspace = Workspace.open(here / "W")
+    assert [event.trunk for event in workspace.learned()] == trunks
+    assert workspace.knowledge().step == 2
+
+
 @pytest.mark.parametrize("path", ["nowhere", "W/workspace.json", "."])
 def test_what_can_not_be_checked(here: Path, capsys: pytest.CaptureFixture[str], path: str) -> None:
     assert main(["check", path]) == 2

@@ -61,7 +61,7 @@ def _check_log(storage: FolderStorage, repair: bool) -> Iterator[Finding]:
         storage.events()
     except DamagedLogError as error:
         said = str(error).partition(". Restore")[0]
-        restored = _salvage(storage)
+        restored = _salvage(storage, repair)
         if not repair:
             yield Finding(said, f"--repair rebuilds the log with {restored}", repairable=True)
             return
@@ -85,17 +85,23 @@ class _Restored:
         return f"{said}; {count(lost, 'event')} cannot be recovered" if lost else said
 
 
-def _salvage(storage: FolderStorage) -> _Restored:
-    """Return what is left of the log, each event in its place, with the steps that it does not know."""
-    found = _trusted_events(storage.log)
+def _salvage(storage: FolderStorage, with_trunk: bool) -> _Restored:
+    """Return what is left of the log, each event in its place, with the steps that it does not know.
+
+    Without `with_trunk`, no backbone is opened for a step of version 0.1.0.
+    """
+    found, end = _trusted_events(storage.log), None
     with contextlib.suppress(DamagedLogError):
         end = LogEnd.read(storage.log)
         if end is not None and end.events:
             found.setdefault(end.events, Lost().entered(end.events))
     events = [found.get(number, Lost().entered(number)) for number in range(1, max(found, default=0) + 1)]
     for step in storage.steps_on_disk():
-        if step not in [event.step for event in events if isinstance(event, Learned)]:
-            _enter_step(storage, step, events)
+        known = [event.step for event in events if isinstance(event, Learned)]
+        # A step whose process was killed before the event has not replaced the model of the step before.
+        replaced = not (storage.step_folder(step - 1) / "features.npy").exists()
+        if step not in known and replaced:
+            _enter_step(storage, step, events, may_append=end is None, with_trunk=with_trunk)
     return _Restored(_without_contradictions(storage, events))
 
 
@@ -118,11 +124,13 @@ def _trusted_events(log: Path) -> dict[int, Event]:
     }
 
 
-def _enter_step(storage: FolderStorage, step: int, events: list[Event]) -> None:
-    """Put the event of a step where one was lost after the step before, or behind all others."""
+def _enter_step(
+    storage: FolderStorage, step: int, events: list[Event], may_append: bool, with_trunk: bool
+) -> None:
+    """Put the event of a step where one was lost after the step before, or with `may_append` behind all others."""
     try:
         report = storage.report(step)
-        trunk = _trunk(storage, step)
+        trunk = _trunk(storage, step) if with_trunk else ""
     except CampError:
         return  # damaged itself, which is a finding of its own
     before = max(
@@ -139,7 +147,7 @@ def _enter_step(storage: FolderStorage, step: int, events: list[Event]) -> None:
         ),
         None,
     )
-    if place is None and after is not None:
+    if place is None and (after is not None or not may_append):
         return
     number = place if place is not None else len(events) + 1
     learned = Learned(step=step, folder=report.folder, trunk=trunk).entered(number, report.time)
