@@ -1,7 +1,6 @@
 """Verify a workspace completely, and rebuild its log from the learning steps and what is left of it."""
 
 import contextlib
-import json
 import os
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -14,7 +13,7 @@ from camp.app.workspace import step_files
 from camp.app.workspace.events import Event, Learned, Lost, Undone, parse_event, standing
 from camp.app.workspace.kept_unknown import check_kept
 from camp.app.workspace.knowledge import count
-from camp.app.workspace.log import DamagedLogError, LogEnd, read_bytes, write_lines
+from camp.app.workspace.log import DamagedLogError, LogEnd, line_before, read_bytes, write_lines
 from camp.app.workspace.step_files import CHECKSUMS, MODEL_FILES, FileVerifier
 from camp.app.workspace.storage import FolderStorage
 from camp.app.workspace.workspace import Workspace
@@ -113,7 +112,7 @@ def _trusted_events(log: Path) -> dict[int, Event]:
             event = parse_event(line)
             if event.number > 0:
                 lines.setdefault(event.number, (line, event))
-    known = {number - 1: json.loads(line).get("before") for number, (line, _) in lines.items()}
+    known = {number - 1: line_before(line) for number, (line, _) in lines.items()}
     with contextlib.suppress(DamagedLogError):
         if (end := LogEnd.read(log)) is not None:
             known[end.events] = end.last

@@ -9,6 +9,7 @@ Lines of version 0.1.0 have no checksums, and there was no `events-end.json`: su
 
 import contextlib
 import json
+import re
 from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -20,6 +21,7 @@ from camp.app.workspace.events import Event, parse_event
 from camp.core.errors import CampError
 from camp.core.files import append, atomic_write, checksum, read_json
 
+_BEFORE = re.compile(rb', "before": "([0-9a-f]{64})"}$')
 START = checksum(b"")
 """The checksum in the first line, which has none before it."""
 
@@ -160,7 +162,7 @@ def _verified(path: Path, lines: Sequence[bytes]) -> Iterator[Event]:
                 sentence = f'An event of the kind "{tag}" is not known; the workspace is of a newer version.'
                 raise CampError(sentence) from None
             raise DamagedLogError(path, f"line {number} is not an event") from None
-        before = json.loads(line).get("before")
+        before = line_before(line)
         if event.number != number:
             raise DamagedLogError(
                 path, f"line {number} is event {event.number}, lines are missing or repeated"
@@ -171,6 +173,12 @@ def _verified(path: Path, lines: Sequence[bytes]) -> Iterator[Event]:
             )
         chained, last = before is not None, checksum(line)
         yield event
+
+
+def line_before(line: bytes) -> str | None:
+    """Return the checksum of the line before that a line names, at its end; None in lines of version 0.1.0."""
+    found = _BEFORE.search(line, max(len(line) - 80, 0))
+    return found[1].decode() if found else None
 
 
 def _is_object(line: bytes) -> bool:
