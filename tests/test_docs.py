@@ -29,7 +29,7 @@ def test_commands_in_the_documents_exist(document: str) -> None:
 
 def test_the_guide_explains_every_command_over_a_workspace() -> None:
     guide = (ROOT / "docs" / "guide.md").read_text(encoding="utf-8")
-    for command in ("learn", "review", "status", "predict", "serve", "export"):
+    for command in ("learn", "review", "status", "predict", "serve", "export", "check"):
         assert f"    $ camp {command} BIRDS" in guide
 
 
@@ -37,7 +37,7 @@ def test_options_in_the_guide_are_those_of_the_commands(capsys: pytest.CaptureFi
     text = (ROOT / "docs" / "guide.md").read_text(encoding="utf-8")
     own = text[text.index("# Your own images\n") : text.index("# Experiments\n")]
     offered = ""
-    for command in ("learn", "review", "predict", "serve"):
+    for command in ("learn", "review", "predict", "serve", "check"):
         assert main([command, "--help"]) == 0
         offered += capsys.readouterr().out
     for option in set(re.findall(r"(?<![\w-])--[a-z]+(?:-[a-z]+)*", own)) - {"--data-binary"}:  # curl's

@@ -63,7 +63,7 @@ def in_memory() -> Workspace:
 def enter(workspace: Workspace, known: Knowledge) -> None:
     """Write `known` as a learning step; the lock must be held."""
     report = BatchReport(step=known.step, folder="january")
-    workspace.add_step(Step(known, {"weight": torch.ones(2)}, report), trunk="none")
+    workspace.add_step(Step(known, {"weight": torch.ones(2)}, report, trunk="none"))
 
 
 def state(known: Knowledge) -> tuple[object, ...]:

@@ -68,7 +68,7 @@ def small_workspace(path: Path, count: int = 400, thumbnails: bool = True) -> Wo
                 for image, digest in zip(images[step == number], table.digests[table.steps == number]):
                     picture = Image.fromarray((255 - image * 15).astype(np.uint8)).convert("RGB")
                     save_thumbnail(picture, FolderStorage.open(path).thumbnail(digest))
-            workspace.add_step(Step(known, {}, _report(known)), trunk="none")
+            workspace.add_step(Step(known, {}, _report(known), trunk="none"))
     return workspace
 
 

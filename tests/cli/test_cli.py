@@ -108,7 +108,7 @@ def test_help_of_a_method_shows_its_own_options(method: str, capsys: pytest.Capt
 @pytest.mark.parametrize(
     ("words", "said"),
     [
-        ("frobnicate", 'There is no command "frobnicate"; the commands are learn, review, status, predict, export, serve, run, report'),
+        ("frobnicate", 'There is no command "frobnicate"; the commands are learn, review, status, predict, export, serve, check, run, report'),
         ("run --method nope --out out", 'There is no method "nope"; the methods are frozen, gcd'),
         ("run --method camp,nope --out out", 'There is no method "nope"; the methods are frozen, gcd'),
         ("run --method camp,camp --out out", "--method names camp twice; once is enough."),

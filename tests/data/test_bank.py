@@ -11,6 +11,7 @@ from camp.core.errors import CampError
 from camp.core.progress import Progress
 from camp.data.augmentations import normalise_, to_unit
 from camp.data.bank.bank import Bank, BankSpec
+from camp.data.bank.check import check_bank
 from camp.data.bank.fill import FillResult, fill
 from camp.data.bank.views import BankViews, FreshViews, ViewRenderer
 from camp.data.datasets import load_dataset
@@ -272,3 +273,56 @@ def test_a_bank_that_cannot_be_read_or_written_is_a_sentence(
     views = ViewSettings(augmentations=3, bank=str(tmp_path / "file" / "banks"))
     with pytest.raises(CampError, match=f"cannot be made, since {tmp_path / 'file'} cannot be written to"):
         Bank.open(views, spec).check_place()
+
+
+def test_damage_is_found_and_repaired(tmp_path: Path, backbone: Backbone, dataset: Dataset) -> None:
+    bank, outcome = filled(tmp_path / "bank", backbone, dataset)
+    assert check_bank(bank.folder, QUIET) == []
+    assert bank.augmented is not None
+    path = bank.folder / "augmented" / "tokens.bin"
+    whole = path.read_bytes()
+    record = len(whole) // len(bank.augmented)
+    rng = np.random.default_rng(0)
+    damaged = np.frombuffer(whole, np.uint8).copy()
+    damaged[3 * record + rng.choice(record, 400, replace=False)] ^= 64
+    path.write_bytes(damaged.tobytes())
+    _, again = filled(tmp_path / "bank", backbone, dataset)
+    assert again.new_views == 0  # the bank is sealed, and so opened as it is
+    views = BankViews(Bank(bank.folder, bank.spec), bank.augmented.digests(), CPU)
+    rows, ids = torch.arange(12), torch.zeros(1, 12, dtype=torch.long)
+    with pytest.raises(CampError, match=r"The view bank .*bank is damaged: 1 of 12 records"):
+        views.augmented(rows, ids)
+
+    [finding] = check_bank(bank.folder, QUIET)
+    assert (finding.repairable, finding.repaired) == (True, False)
+    assert "1 of 12 records are not what was written" in finding.said
+    [finding] = check_bank(bank.folder, QUIET, repair=True)
+    assert finding.repaired
+    assert check_bank(bank.folder, QUIET) == []
+    repaired, last = filled(tmp_path / "bank", backbone, dataset)
+    assert last.new_views == 4  # of one image
+    after = BankViews(repaired, bank.augmented.digests(), CPU).augmented(rows, ids)["tokens"]
+    before = np.frombuffer(whole, np.float16).reshape(12, 3, -1)[:, 0]
+    np.testing.assert_allclose(after.flatten(1).numpy(), before, rtol=2e-3, atol=2e-3)
+    assert outcome.digests == last.digests
+
+
+def test_a_damaged_description_or_index_is_found(
+    tmp_path: Path, backbone: Backbone, dataset: Dataset
+) -> None:
+    bank, _ = filled(tmp_path / "bank", backbone, dataset)
+    description = bank.folder / "bank.json"
+    whole = description.read_text()
+    for content in (whole.replace('"resolution": 32', '"resolution": 33'), "[]", whole[:50]):
+        description.write_text(content)
+        [finding] = check_bank(bank.folder, QUIET)
+        assert "bank.json" in finding.said
+    description.write_text(whole)
+    index = bank.folder / "clean" / "index.bin"
+    index.write_bytes(index.read_bytes()[20:] + index.read_bytes()[:20])
+    said = [finding.said for finding in check_bank(bank.folder, QUIET, repair=True)]
+    assert "16 of 16 records" in said[0]
+    assert "index.bin was changed" in said[1]
+    _, again = filled(tmp_path / "bank", backbone, dataset)
+    assert again.new_views == 12 * 4 + 4
+    assert check_bank(bank.folder, QUIET) == []

@@ -1,7 +1,8 @@
 """Checkpoints: tensors in a safetensors file, everything else in a JSON file that names it.
 
 The JSON is replaced in one step and names a tensor file that is already complete, so at any moment
-the folder holds one valid checkpoint.
+the folder holds one valid checkpoint. It has checksums of itself, of the tensor file and of the other
+files of the run, which checkpoints of version 0.1.0 lack.
 """
 
 import contextlib
@@ -11,14 +12,22 @@ from typing import Any
 
 from pydantic import BaseModel, Field, InstanceOf, TypeAdapter
 from safetensors import SafetensorError
-from safetensors.torch import load, load_file, save
+from safetensors.torch import load, save
 from torch import Tensor
 
 from camp.bench.evaluation.after_task import Evaluator
 from camp.bench.results import CategoryResults, TaskResults
 from camp.core import distributed
 from camp.core.errors import CampError, is_out_of_memory
-from camp.core.files import atomic_write, read_json, write_json
+from camp.core.files import (
+    FileMark,
+    atomic_write,
+    checksum,
+    checksum_fits,
+    read_json,
+    with_checksum,
+    write_json,
+)
 from camp.methods.base import LearnedCategory, MethodState
 
 FORMAT = 2
@@ -38,14 +47,18 @@ class Checkpoint(BaseModel):
     categories: list[CategoryResults] = []
     seconds: dict[str, float] = {}
     """Time spent in each phase of the run."""
+    files: dict[str, FileMark] = {}
+    """The other files of the run, by name."""
 
 
 def save_checkpoint(folder: Path, checkpoint: Checkpoint) -> None:
     """Write a checkpoint and remove the one before."""
     tensors = folder / f"tensors-{checkpoint.task}-{checkpoint.epoch}.safetensors"
-    write_tensors(tensors, checkpoint.state.tensors)
-    write_json(folder / "state.json", {"tensors": tensors.name, **_values(checkpoint)})
-    for old in folder.glob("tensors-*.safetensors"):
+    written = write_tensors(tensors, checkpoint.state.tensors)
+    values = {"tensors": tensors.name, "tensors_checksum": written, **_values(checkpoint)}
+    write_json(folder / "state.json", with_checksum(values))
+    half_written = folder.glob(".*.tmp")  # by a process that was killed
+    for old in (*folder.glob("tensors-*.safetensors"), *half_written):
         if old != tensors:
             old.unlink(missing_ok=True)
 
@@ -57,8 +70,13 @@ def load_checkpoint(folder: Path) -> Checkpoint | None:
         return None
     values = read_json(description)
     with damaged_checkpoint(folder):
+        if not checksum_fits(values):
+            raise ValueError(f"{description.name} was changed since it was written")
         if values["method"].get("format") == FORMAT:
-            return _checkpoint(values, load_file(folder / values["tensors"]))
+            data = (folder / values["tensors"]).read_bytes()
+            if values.get("tensors_checksum") not in (None, checksum(data)):
+                raise ValueError(f"{values['tensors']} was changed since it was written")
+            return _checkpoint(values, load(data))
     raise CampError("The checkpoint was made by another version of CAMP: begin again in another folder.")
 
 
@@ -95,10 +113,12 @@ def broadcast_checkpoint(checkpoint: Checkpoint | None) -> Checkpoint | None:
     return _checkpoint(values, load(tensors))
 
 
-def write_tensors(path: Path, tensors: dict[str, Tensor]) -> None:
-    """Write a safetensors file, atomically."""
+def write_tensors(path: Path, tensors: dict[str, Tensor]) -> str:
+    """Write a safetensors file, atomically, and return its checksum."""
+    data = save({name: x.detach().cpu().contiguous().clone() for name, x in tensors.items()})
     with atomic_write(path) as file:
-        file.write(save({name: x.detach().cpu().contiguous().clone() for name, x in tensors.items()}))
+        file.write(data)
+    return checksum(data)
 
 
 def _values(checkpoint: Checkpoint) -> dict[str, Any]:

@@ -23,7 +23,15 @@ from pydantic import BaseModel, ValidationError
 from camp.bench.settings import RunSettings, from_dict, to_dict
 from camp.core.abandoned import remove_abandoned
 from camp.core.errors import CampError
-from camp.core.files import append_json_line, read_json, read_json_lines, write_json, write_text
+from camp.core.files import (
+    FileMark,
+    append_json_line,
+    make_folder,
+    read_json,
+    read_json_lines,
+    write_json,
+    write_text,
+)
 from camp.core.provenance import Provenance
 from camp.core.settings import describe_error, options_of
 from camp.data.split import Split
@@ -134,7 +142,7 @@ class RunFolder:
         """Create the folder if needed and hold its lock, so that no second process writes in it."""
         lock = FileLock(self.path / ".lock")
         try:
-            self.path.mkdir(parents=True, exist_ok=True)
+            make_folder(self.path)
             lock.acquire(timeout=0)
         except Timeout:
             raise CampError(f"Another process is working on {self.path}; wait for it or stop it.") from None
@@ -149,6 +157,25 @@ class RunFolder:
             lock.release()
 
     # Files.
+
+    def marks(self) -> dict[str, FileMark]:
+        """Return sizes and checksums of the files beside the checkpoint, by name."""
+        files = (self.config, self.split, self.metrics, self.results, self.predictions, self.skipped)
+        return {path.name: FileMark.of(path) for path in files if path.exists()}
+
+    def own_files(self) -> list[Path]:
+        """Return the files and folders that `camp run` needs, and that other commands must not replace."""
+        thumbnails = self.path / "thumbnails"
+        files = [
+            self.config,
+            self.split,
+            self.metrics,
+            self.checkpoint,
+            self.results,
+            self.predictions,
+            self.skipped,
+        ]
+        return [*files, thumbnails]
 
     def write_config(self, config: RunConfig) -> None:
         """Write config.json, which marks the folder as a run's."""

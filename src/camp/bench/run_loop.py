@@ -313,6 +313,7 @@ class _RunLoop:
             records=self.records,
             categories=self.categories,
             seconds=self.seconds,
+            files=self.folder.marks(),
         )
         save_checkpoint(self.folder.checkpoint, checkpoint)
 

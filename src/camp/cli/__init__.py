@@ -22,6 +22,7 @@ Your own pictures:
   camp predict    recognise pictures, to CSV or JSON lines:                  camp predict BIRDS new/
   camp export     write one ONNX file for any runtime:                       camp export BIRDS birds.onnx
   camp serve      recognise pictures over HTTP on this machine:              camp serve BIRDS
+  camp check      verify a workspace, a run folder or a view bank:           camp check BIRDS
 
 The paper's experiments:
   camp run        run one experiment: a data set, a backbone and a method
@@ -35,7 +36,7 @@ The paper's experiments:
 
 camp COMMAND --help explains the options of a command."""
 
-WORKSPACE_COMMANDS = ("learn", "review", "status", "predict", "export", "serve")
+WORKSPACE_COMMANDS = ("learn", "review", "status", "predict", "export", "serve", "check")
 COMMANDS = (*WORKSPACE_COMMANDS, "run", "report", "study", "datasets", "methods", "demo")
 """Names of the commands, of their modules in `camp.cli`, and of the functions in these."""
 PARSING_COMMANDS = ("run", "study", "datasets", "methods")
@@ -100,8 +101,9 @@ def _command(words: list[str]) -> int:
     except KeyboardInterrupt as interruption:
         kept = "what was done is kept, and `camp run --resume FOLDER` continues."
         state = "nothing was changed." if name in WORKSPACE_COMMANDS else kept
-        complain(f"interrupted; {state}")
-        return 128 + (interruption.args[0] if interruption.args else signal.SIGINT)
+        number, said = _interruption(interruption)
+        complain(f"interrupted; {said or state}")
+        return 128 + number
     except Exception as error:
         if isinstance(error, OSError) and error.errno in UNWRITABLE:
             return _lost_output(error)
@@ -112,6 +114,13 @@ def _command(words: list[str]) -> int:
 
         complain(crash_sentence(words, error))
         return 1
+
+
+def _interruption(stop: KeyboardInterrupt) -> tuple[int, str]:
+    """Return the signal of an interruption, and what a command has said of its state when it passed it on."""
+    arguments = [*stop.args, *(stop.__cause__.args if stop.__cause__ is not None else ())]
+    said = next((one for one in arguments if isinstance(one, str)), "")
+    return next((one for one in arguments if isinstance(one, int)), signal.SIGINT), said
 
 
 def _lost_output(fault: OSError, done: bool = False) -> int:

@@ -26,11 +26,14 @@ def export(
         from camp.app.export.onnx import export_onnx
         from camp.app.prediction.model import open_model
         from camp.app.workspace.workspace import Workspace
+        from camp.core.output_file import check_output
 
     target = given_path(file, "FILE")
     if target.suffix != ".onnx":
         raise CampError(f"{target} is not the name of an ONNX file; give a name that ends in .onnx.")
-    opened = Workspace.open(given_path(workspace, "WORKSPACE"))
+    folder = given_path(workspace, "WORKSPACE")
+    opened = Workspace.open(folder)
+    check_output(target, "The file", [folder], opened.settings.backbone.files())
     with Progress().track("Exporting", 1):
         model = open_model(opened, false_alarms)
         export_onnx(model, target)

@@ -62,9 +62,12 @@ def learn(
         settings = dataclasses.replace(present, **of_workspace)
     request = LearnRequest(read_folder(folder, table), new, epochs, views)
     report = learn_folder(place, request, settings, Progress(quiet))
-    print(report.summary())
-    if report.needs_review:
-        print(f"Look at them and name what is new: camp review {workspace}")
+    try:
+        print(report.summary())
+        if report.needs_review:
+            print(f"Look at them and name what is new: camp review {workspace}")
+    except KeyboardInterrupt as stop:
+        raise KeyboardInterrupt(report.stored_sentence()) from stop
 
 
 def _given(**options: object) -> dict[str, Any]:

@@ -24,7 +24,7 @@ def predict(
     Args:
         workspace: Folder of the workspace.
         pictures: Folder of pictures, or a single file.
-        out: File to write. By default the predictions are printed.
+        out: File, device or FIFO to write. By default the predictions are printed.
         format: csv, or jsonl with a JSON object per line. By default it depends on the name of --out.
         false_alarms: Share of the pictures of known categories that may be called unknown. More of them detect
             more pictures of unknown categories; `camp status` says how many.
@@ -36,14 +36,20 @@ def predict(
         from camp.app.prediction.keep_unknown import keep_with, unknown_keeper
         from camp.app.prediction.model import open_model
         from camp.app.prediction.predict import predict as predictions
-        from camp.app.prediction.predict import write_predictions
+        from camp.app.prediction.predict import unreadable_list, write_predictions
         from camp.app.workspace.workspace import Workspace
+        from camp.core.output_file import check_output, is_stream
         from camp.data.datasets.base import FileReader
 
-    opened = Workspace.open(given_path(workspace, "WORKSPACE"))
+    place = given_path(workspace, "WORKSPACE")
+    opened = Workspace.open(place)
     target = given_path(out, "--out") if out is not None else None
-    root, keys = _files(given_path(pictures, "PICTURES"), target)
+    root, keys = _files(given_path(pictures, "PICTURES"))
     if target is not None:
+        inputs = [*(root / key for key in keys), *opened.settings.backbone.files()]
+        check_output(target, "--out", [place], inputs)
+        if (aside := unreadable_list(target)) is not None:
+            check_output(aside, "The list of unreadable pictures", [place], inputs)
         remove_abandoned(target.parent, target.name)
     chosen = format or ("jsonl" if target and target.suffix in (".jsonl", ".ndjson") else "csv")
     progress = Progress(quiet)
@@ -55,6 +61,11 @@ def predict(
         with progress.track("Pictures", len(keys)) as bar:
             rows = predictions(model, FileReader(root), keys, bar, keep)
             counts = write_predictions(rows, target, chosen)
+    except KeyboardInterrupt as stop:
+        if keeper is None:
+            raise
+        keeper.flush()
+        raise KeyboardInterrupt(keeper.summary()) from stop
     finally:
         if keeper:
             keeper.flush()
@@ -63,13 +74,13 @@ def predict(
     if counts.unreadable and not counts.predicted:
         first, n = counts.unreadable[0], len(counts.unreadable)
         raise CampError(f"None of {n} pictures could be read (first: {first.file}: {first.reason}).")
-    if target is not None:
+    if target is not None and not is_stream(target):
         unreadable = f", {len(counts.unreadable)} cannot be read" if counts.unreadable else ""
         print(f"{counts.predicted} pictures in {target}: {counts.unknown} unknown{unreadable}.")
 
 
-def _files(pictures: Path, target: Path | None) -> tuple[Path, list[str]]:
-    """Return a folder and the pictures in it; refuse paths that cannot be read or written."""
+def _files(pictures: Path) -> tuple[Path, list[str]]:
+    """Return a folder and the pictures in it; refuse paths that cannot be read."""
     from camp.data.datasets.folders import image_files
 
     try:
@@ -77,8 +88,6 @@ def _files(pictures: Path, target: Path | None) -> tuple[Path, list[str]]:
             raise CampError(f"There is no {pictures}; give a folder of pictures, or a picture.")
         is_folder = pictures.is_dir()
         root, keys = (pictures, image_files(pictures)) if is_folder else (pictures.parent, [pictures.name])
-        if target is not None and target.is_dir():
-            raise CampError(f"--out {target} is a folder; give the name of a file.")
     except OSError as error:
         raise CampError(f"{error.filename or pictures}: {error.strerror or error}.") from error
     if not keys:

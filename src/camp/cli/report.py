@@ -34,6 +34,17 @@ def report(
     target = given_path(out, "--out") if out is not None else None
     if published and table != "comparison":
         raise CampError(f"The paper has no --table {table}: leave out --table or --published.")
+    if target is not None:
+        from camp.bench.run_folder import STUDY_FILE, RunFolder
+        from camp.core.output_file import check_output
+
+        found = [
+            run
+            for folder in folders
+            for run in (folder, *(path.parent for path in folder.glob("*/config.json")))
+        ]
+        files = [file for run in found for file in (*RunFolder(run).own_files(), run / STUDY_FILE)]
+        check_output(target, "--out", [file for file in files if file.is_dir()], files)
     if format is None:
         format = "text" if published or table != "comparison" else "page"
     if format == "page":
@@ -45,13 +56,13 @@ def report(
     from camp.bench.report.published import published_table
     from camp.bench.report.run_tables import run_table
     from camp.bench.results import load_runs
-    from camp.core.files import write_text
+    from camp.core.output_file import write_output
 
-    found = load_runs(folders)
+    loaded = load_runs(folders)
     text = (
-        published_table(found, format, protocol) if published else run_table(found, table, format, protocol)
+        published_table(loaded, format, protocol) if published else run_table(loaded, table, format, protocol)
     )
     if target is not None:
-        write_text(target, text + "\n")
+        write_output(target, text + "\n")
     else:
         print(text)

@@ -5,6 +5,7 @@ import dataclasses
 import json
 import os
 import sys
+import threading
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -258,3 +259,29 @@ def test_stdout_has_each_row_at_once(capfdbinary: pytest.CaptureFixture[bytes]) 
     assert captured.out.decode() == "ü.jpg,,unknown,0.5,4,Käfer,0.5\n"
     assert captured.err == b"broken.jpg: the file is empty\n"
     assert counts.predicted == 2
+
+
+def test_a_fifo_and_a_link_stay_what_they_are(
+    tmp_path: Path, capfdbinary: pytest.CaptureFixture[bytes]
+) -> None:
+    fifo, link = tmp_path / "fifo", tmp_path / "link.csv"
+    os.mkfifo(fifo)
+    link.symlink_to("birds.csv")
+    read: list[bytes] = []
+    reader = threading.Thread(target=lambda: read.append(fifo.read_bytes()))
+    reader.start()
+    write_predictions(iter(ROWS), fifo, "csv")
+    reader.join(timeout=20)
+    sys.stderr.flush()
+    assert capfdbinary.readouterr().err == b"broken.jpg: the file is empty\n"
+    write_predictions(iter(ROWS[:1]), link, "csv")
+    write_predictions(iter(ROWS[:1]), Path("/dev/null"), "csv")
+    assert link.is_symlink()
+    assert (tmp_path / "birds.csv").read_bytes() == b"".join(read[0].splitlines(keepends=True)[:2])
+    assert names_in(tmp_path) == ["birds.csv", "fifo", "link.csv"]
+
+
+def test_another_file_of_the_name_of_the_list_stays(tmp_path: Path) -> None:
+    (tmp_path / "birds-unreadable.csv").write_text("file,label\nheron.jpg,heron\n")
+    write_predictions(iter(ROWS[:1]), tmp_path / "birds.csv", "csv")
+    assert names_in(tmp_path) == ["birds-unreadable.csv", "birds.csv"]

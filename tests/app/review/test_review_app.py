@@ -283,3 +283,33 @@ def test_what_is_different_is_not_asked_about_again(page: TestClient) -> None:
     assert "are different" in overview(page)["history"][0]["said"]
     send(page, "undo")
     assert [a, b] in overview(page)["alike"]
+
+
+def test_every_decision_is_one_event_and_one_undo(page: TestClient, workspace: Workspace) -> None:
+    """So that nothing between two events can leave half of it."""
+    requests: list[tuple[str, dict[str, object]]] = [
+        ("decide", {"decision": {"kind": "named", "category": 5, "name": "four"}}),
+        ("decide", {"decision": {"kind": "merged", "category": 10, "into": 9}}),
+        (
+            "decide",
+            {"decision": {"kind": "merged-several", "categories": [6, 10], "into": 9, "different": [7]}},
+        ),
+        ("decide", {"decision": {"kind": "discarded", "category": 5}}),
+        ("make", {"rows": [0, 1], "name": "oval"}),
+        ("split", {"category": 1}),
+        ("name-group", {"rows": [0, 1], "name": "two", "category": 5, "main": True}),
+        ("name-group", {"rows": [150, 151], "name": "four", "category": 5, "main": True}),
+        ("name-group", {"rows": [0, 1], "name": "oval", "category": 1, "main": True}),
+    ]
+    for what, body in requests:
+        before = overview(page)
+        events = len(workspace.events())
+        assert send(page, what, **body)["events"] == events + 1
+        assert send(page, "undo")["events"] == events + 2
+        after = overview(page)
+        assert [(c["id"], c["title"], c["pictures"]) for c in after["categories"]] == [
+            (c["id"], c["title"], c["pictures"]) for c in before["categories"]
+        ]
+    posts = {route.path for route in page.app.routes if "POST" in getattr(route, "methods", ())}  # type: ignore[attr-defined]
+    kept = {"/api/kept/accept", "/api/kept/dismiss"}  # see test_review_kept
+    assert posts == {f"/api/{what}" for what, _ in requests} | {"/api/undo"} | kept

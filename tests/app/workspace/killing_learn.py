@@ -100,7 +100,7 @@ def forgetting() -> None:
 
 def beginning() -> None:
     """With a workspace that was just begun."""
-    before(storage.FolderStorage, "lock")
+    before(storage.FolderStorage, "lock", 2)  # the first time is for creating it
 
 
 def waiting() -> None:

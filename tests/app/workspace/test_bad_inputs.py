@@ -33,7 +33,7 @@ def prepared(tmp_path_factory: pytest.TempPathFactory) -> Path:
         patch.chdir(here)
         assert main(["learn", "W", "january", *SMALL, "--new", "1", "--quiet"]) == 0
     shutil.copytree(here / "W", here / "blank")
-    for path in ("events.jsonl", "steps", "thumbnails", ".lock"):
+    for path in ("events.jsonl", "events-end.json", "steps", "thumbnails", ".lock"):
         gone = here / "blank" / path
         shutil.rmtree(gone) if gone.is_dir() else gone.unlink(missing_ok=True)
     return here
@@ -142,17 +142,17 @@ WORKSPACE: list[tuple[str, Callable[[], None], str, str]] = [
     ("has a backbone that is not known", begun_with(backbone="albatross"), "learn W february", 'There is no backbone "albatross"'),
     ("has other weights by now", begun_with(resolution=20), "predict W february", "The weights of conv-tiny are not those that W has learned with; put the old file back."),
     ("has another network by now", begun_with(backbone="resnet18"), "learn W february", "The weights of resnet18 are not those that W has learned with"),
-    ("has a damaged log", write("W/events.jsonl", "not an event\n"), "status W", "Line 1 of W/events.jsonl is damaged; restore the file from a copy."),
-    ("has a log of numbers", write("W/events.jsonl", "17\n"), "learn W february", "Line 1 of W/events.jsonl is damaged; restore the file from a copy."),
+    ("has a damaged log", write("W/events.jsonl", "not an event\n"), "status W", "W/events.jsonl is damaged: line 1 is not an event. Restore it from a copy, or let `camp check W --repair` rebuild it."),
+    ("has a log of numbers", write("W/events.jsonl", "17\n"), "learn W february", "W/events.jsonl is damaged: line 1 is not an event. Restore it from a copy, or let `camp check W --repair` rebuild it."),
     ("has an event that is not known", write("W/events.jsonl", '{"event": 1, "kind": "learned", "step": 1, "trunk": ""}\n{"event": 2, "kind": "eaten"}\n'), "status W", 'An event of the kind "eaten" is not known; the workspace is of a newer version.'),
     ("has lost its features", cut("W/steps/0001/features.npy"), "status W", "The learning step W/steps/0001 is damaged"),
     ("has lost its features to predict with", cut("W/steps/0001/features.npy", 400), "predict W february", "The learning step W/steps/0001 is damaged"),
     ("has lost its pictures", cut("W/steps/0001/pictures.safetensors"), "learn W february", "The learning step W/steps/0001 is damaged"),
     ("has lost its tip", cut("W/steps/0001/tip.safetensors", 5000), "export W birds.onnx", "The learning step W/steps/0001 is damaged"),
     ("has lost its metric", cut("W/steps/0001/metric.safetensors"), "review W", "The learning step W/steps/0001 is damaged"),
-    ("has lost its categories", cut("W/steps/0001/categories.json"), "serve W", "W/steps/0001/categories.json is not valid JSON"),
+    ("has lost its categories", cut("W/steps/0001/categories.json"), "serve W", "The learning step W/steps/0001 is damaged (categories.json was changed since it was written)"),
     ("has lost a step", lambda: shutil.rmtree("W/steps/0001"), "status W", "Could not read W/steps/0001/categories.json: No such file or directory."),
-    ("has lost a report", lambda: Path("W/steps/0001/report.json").unlink(), "status W", "Could not read W/steps/0001/report.json"),
+    ("has lost a report", lambda: Path("W/steps/0001/report.json").unlink(), "status W", "The learning step W/steps/0001 is damaged (report.json is missing); restore it from a copy."),
     ("has learned nothing to show", nothing, "status blank", "blank has learned nothing yet; `camp learn blank PICTURES` starts it."),
     ("has learned nothing to predict with", nothing, "predict blank february", "blank has learned nothing yet;"),
     ("has learned nothing to export", nothing, "export blank birds.onnx", "blank has learned nothing yet;"),
@@ -217,7 +217,10 @@ OPTIONS: list[tuple[str, Callable[[], None], str, str]] = [
     ("--out of a name too long", nothing, f"predict W february --out {LONG}", "File name too long."),
     ("no ONNX to export", nothing, "export W birds.txt", "birds.txt is not the name of an ONNX file; give a name that ends in .onnx."),
     ("an export into a file", nothing, "export W note.txt/birds.onnx", "Could not write note.txt/birds.onnx: "),
-    ("an export over a folder", renamed("empty", "birds.onnx"), "export W birds.onnx", "Could not write birds.onnx: Is a directory."),
+    ("an export over a folder", renamed("empty", "birds.onnx"), "export W birds.onnx", "The file birds.onnx is a folder; give the name of a file."),
+    ("--out in the workspace", nothing, "predict W february --out W/events.jsonl", "--out W/events.jsonl is in W, whose files would be damaged; choose another place."),
+    ("--out that is a picture", nothing, "predict W february --out february/heron/heron-060.png", "--out february/heron/heron-060.png would replace february/heron/heron-060.png, which is read; choose another name."),
+    ("an export in the workspace", nothing, "export W W/steps/birds.onnx", "The file W/steps/birds.onnx is in W, whose files would be damaged; choose another place."),
     ("a port too high", nothing, "serve W --port 99999", "Port 99999 of 127.0.0.1 cannot be used (ports go from 0 to 65535); give another --port, or none"),
     ("a port too low", nothing, "review W --no-browser --port -1", "Port -1 of 127.0.0.1 cannot be used"),
     ("a command that is not known", nothing, "lern W february", 'There is no command "lern"; the commands are learn, review, status'),

@@ -215,7 +215,7 @@ def test_old_steps_keep_their_report_only(tmp_path: Path) -> None:
     kept = {
         step: sorted(path.name for path in (tmp_path / f"W/steps/{step:04d}").iterdir()) for step in (1, 2, 3)
     }
-    assert kept[1] == kept[2] == ["categories.json", "report.json", "report.txt"]
+    assert kept[1] == kept[2] == ["categories.json", "checksums.json", "report.json", "report.txt"]
     assert {"features.npy", "files.json", "pictures.safetensors", "tip.safetensors"} < set(kept[3])
     assert [report.step for report in workspace.reports()] == [1, 2, 3]
 
@@ -225,7 +225,7 @@ def test_what_a_killed_process_wrote_is_cleared_away(tmp_path: Path) -> None:
     (tmp_path / ".0002.4711.tmp" / "features.npy").write_bytes(b"half")
     with new_step(tmp_path / "0002") as folder:
         (folder / "report.json").write_text("{}")
-    assert sorted(path.name for path in tmp_path.rglob("*")) == ["0002", "report.json"]
+    assert sorted(path.name for path in tmp_path.rglob("*")) == ["0002", "checksums.json", "report.json"]
 
 
 @pytest.mark.parametrize("mishap", [OSError(28, "No space left on device"), KeyboardInterrupt()])

@@ -24,7 +24,7 @@ from onnx import TensorProto, helper
 
 from camp.app.prediction.model import Model
 from camp.core.errors import CampError
-from camp.core.files import atomic_write
+from camp.core.output_file import open_output
 from camp.core.version import __version__
 from camp.discovery.class_metric import ClassMetric
 from camp.discovery.open_set import OpenSet
@@ -80,7 +80,7 @@ def export_onnx(model: Model, path: Path) -> None:
     )
     helper.set_model_props(proto, _about(model))
     onnx.checker.check_model(proto, full_check=True)
-    with atomic_write(path) as file:
+    with open_output(path) as file:
         file.write(proto.SerializeToString())
 
 

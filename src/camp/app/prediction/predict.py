@@ -20,7 +20,7 @@ from torch import Tensor
 
 from camp.app.prediction.model import Model
 from camp.core.csv_output import csv_text
-from camp.core.files import atomic_write
+from camp.core.output_file import is_stream, open_output
 from camp.core.progress import Bar, print_to_stderr
 from camp.data.augmentations import normalise_, to_unit
 from camp.data.bank.pipeline import TRUNK_BATCH, decode_resized, prefetch_map, read_image, run_trunk
@@ -30,6 +30,7 @@ from camp.data.views import Trunk
 
 UNKNOWN = "unknown"
 """Name in the prediction of an image that belongs to none of the categories."""
+UNREADABLE_HEADER = ("file", "reason")
 _BLOCK = 8
 """Images per block on a CPU: more do not make the trunk faster, and the first results come soon."""
 _BLOCKS_AHEAD = 4
@@ -168,21 +169,39 @@ def write_predictions(
 ) -> PredictionCounts:
     """Write predictions to the file `out`, which is replaced once it is complete, or row by row to stdout.
 
-    Files that could not be read have no row. They are listed in a second CSV file with the suffix `-unreadable`
-    (`birds.csv`, `birds-unreadable.csv`), or on stderr.
+    Files that could not be read have no row. They are listed in a second CSV file, `unreadable_list(out)`, or on stderr
+    where rows are written to stdout, a device or a FIFO.
     """
     if out is None:
         return _write(rows, sys.stdout.buffer, format, live=True)
-    with atomic_write(out) as file:
-        counts = _write(rows, file, format, live=False)
-        aside = out.with_name(f"{out.stem}-unreadable.csv")
-        if counts.unreadable:
-            with atomic_write(aside) as other:
-                other.write(_csv_line(["file", "reason"]))
-                other.writelines(_csv_line(dataclasses.astuple(row)) for row in counts.unreadable)
-        else:
-            aside.unlink(missing_ok=True)  # a list of an earlier run
+    with open_output(out) as file:
+        counts = _write(rows, file, format, live=is_stream(out))
+    aside = unreadable_list(out)
+    if counts.unreadable and aside is not None:
+        with open_output(aside) as other:
+            other.write(_csv_line(UNREADABLE_HEADER))
+            other.writelines(_csv_line(dataclasses.astuple(row)) for row in counts.unreadable)
+    elif aside is not None and _is_unreadable_list(aside):
+        aside.unlink(missing_ok=True)  # of an earlier run
     return counts
+
+
+def unreadable_list(out: Path) -> Path | None:
+    """Return the file beside `out` that lists unreadable files; None beside a device or a FIFO.
+
+    >>> unreadable_list(Path("birds.jsonl"))
+    PosixPath('birds-unreadable.csv')
+    """
+    return None if is_stream(out) else out.with_name(f"{out.stem}-unreadable.csv")
+
+
+def _is_unreadable_list(path: Path) -> bool:
+    """Return whether an earlier run wrote the file."""
+    if is_stream(path) or not path.is_file():
+        return False
+    with path.open("rb") as file:
+        header = _csv_line(UNREADABLE_HEADER)
+        return file.read(len(header)) == header
 
 
 def _write(rows: Iterable[Row], file: BinaryIO, format: str, live: bool) -> PredictionCounts:

@@ -8,10 +8,8 @@ request of the review page. A decision changes the knowledge of the workspace (`
 import dataclasses
 import datetime
 import json
-import os
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
-from pathlib import Path
 from typing import Annotated, Literal, Self
 
 from pydantic import (
@@ -20,14 +18,12 @@ from pydantic import (
     ConfigDict,
     Field,
     TypeAdapter,
-    ValidationError,
     model_validator,
 )
 
 from camp.app.inputs.names import check_name
 from camp.app.workspace.knowledge import DISCARDED, REVIEWED, Category, Knowledge, count
 from camp.core.errors import CampError
-from camp.core.files import atomic_write
 
 Number = Annotated[int, Field(ge=0, lt=2**31)]
 Rows = Annotated[list[Number], AfterValidator(lambda rows: sorted(set(rows)))]
@@ -49,14 +45,22 @@ class Event(BaseModel):
 
     def dated(self, number: int) -> Self:
         """Return the event with its number and the present time."""
-        now = datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds")
-        return self.model_copy(update={"number": number, "time": now})
+        return self.entered(number, datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds"))
 
-    def line(self) -> str:
-        """Return the line of the log; fields that were not given are left out."""
+    def entered(self, number: int, time: str = "") -> Self:
+        """Return the event with a number and a time."""
+        return self.model_copy(update={"number": number, "time": time})
+
+    def line(self, before: str | None = None) -> str:
+        """Return the line of the log; fields that were not given are left out.
+
+        Args:
+            before: Checksum of the line before; None leaves it out, as earlier versions did.
+        """
         head = {"event": self.number, "time": self.time, "kind": self.kind}
         values = self.model_dump(mode="json", by_alias=True, exclude_unset=True)
-        return json.dumps(head | values, ensure_ascii=False)
+        chain = {} if before is None else {"before": before}
+        return json.dumps(head | values | chain, ensure_ascii=False)
 
 
 class Learned(Event):
@@ -76,6 +80,12 @@ class Undone(Event):
     kind: Literal["undone"] = "undone"
     of: int
     """Number of the decision."""
+
+
+class Lost(Event):
+    """An event that was in this place of the log before the log was damaged."""
+
+    kind: Literal["lost"] = "lost"
 
 
 class Decision(Event, ABC):
@@ -400,8 +410,13 @@ AnyDecision = Annotated[
     | Dismissed,
     Field(discriminator="kind"),
 ]
-AnyEvent = Annotated[Learned | AnyDecision | Undone, Field(discriminator="kind")]
+AnyEvent = Annotated[Learned | AnyDecision | Undone | Lost, Field(discriminator="kind")]
 _PARSER: TypeAdapter[Event] = TypeAdapter(AnyEvent)
+
+
+def parse_event(line: bytes) -> Event:
+    """Return the event of a line of the log; raise pydantic's `ValidationError` if it is none."""
+    return _PARSER.validate_json(line)
 
 
 def made_ids(event: Event) -> list[int]:
@@ -476,56 +491,3 @@ def dismissed(events: Sequence[Event]) -> list[Dismissed]:
     """Return all dismissals that were not undone; they outlast learning steps."""
     undone = {event.of for event in events if isinstance(event, Undone)}
     return [event for event in events if isinstance(event, Dismissed) and event.number not in undone]
-
-
-# The file.
-
-
-def read_log(path: Path) -> list[Event]:
-    """Return all complete events; a line that a crash left incomplete at the end is ignored."""
-    events: list[Event] = []
-    for number, line in enumerate(_content(path).split(b"\n")[:-1], start=1):
-        try:
-            events.append(_PARSER.validate_json(line))
-        except ValidationError as error:
-            fault = error.errors()[0]
-            if fault["type"] == "union_tag_invalid":
-                tag = fault["ctx"]["tag"]
-                sentence = f'An event of the kind "{tag}" is not known; the workspace is of a newer version.'
-                raise CampError(sentence) from None
-            raise CampError(f"Line {number} of {path} is damaged; restore the file from a copy.") from None
-    return events
-
-
-def append_event(path: Path, event: Event) -> None:
-    """Append one event and flush it to the disk. The lock of the workspace must be held."""
-    try:
-        with path.open("ab") as file:
-            end = _content(path).rfind(b"\n") + 1
-            file.truncate(end)  # removes what a crash left incomplete
-            try:
-                file.write(event.line().encode() + b"\n")
-                file.flush()
-                os.fsync(file.fileno())
-            except OSError:
-                file.truncate(end)
-                raise
-    except OSError as error:
-        raise CampError(f"Could not append to {path}: {error.strerror or error}.") from error
-
-
-def extend_log(path: Path, events: Sequence[Event]) -> None:
-    """Add several events, all or none, by replacing the file. The lock of the workspace must be held."""
-    content = _content(path)
-    with atomic_write(path) as file:
-        file.write(content[: content.rfind(b"\n") + 1])
-        file.writelines(event.line().encode() + b"\n" for event in events)
-
-
-def _content(path: Path) -> bytes:
-    try:
-        return path.read_bytes()
-    except FileNotFoundError:
-        return b""
-    except OSError as error:
-        raise CampError(f"Could not read {path}: {error.strerror or error}.") from error

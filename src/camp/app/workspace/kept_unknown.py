@@ -22,7 +22,8 @@ from safetensors.numpy import save
 from torch import Tensor
 
 from camp.core.errors import CampError
-from camp.core.files import atomic_write
+from camp.core.files import atomic_write, checksum, sync_folder
+from camp.core.finding import Finding
 from camp.data.bank.bank import image_digest
 
 MAX_KEPT = 100_000
@@ -172,7 +173,9 @@ class UnknownKeeper:
             "time": now.isoformat(timespec="seconds"),
         }
         name = f"{now:%Y%m%dT%H%M%S%f}-{secrets.token_hex(4)}.safetensors"
-        content = save({"features": np.stack(features)}, metadata=about)
+        values = np.stack(features)
+        about["checksum"] = _block_checksum(about, values)
+        content = save({"features": values}, metadata=about)
         with atomic_write(self.folder / name) as file:
             file.write(content)
         self.kept += len(files)
@@ -184,29 +187,62 @@ class _Block:
     """One file of kept images."""
 
     path: Path
+    about: dict[str, str]
+    """The metadata of the file."""
     tip: str
     files: list[str]
     digests: list[str]
 
     @property
     def features(self) -> np.ndarray:
-        """(n, D)"""
+        """(n, D), which are compared with their checksum; files of version 0.1.0 have none."""
         with _damage(self.path), safe_open(self.path, "np") as file:
             features: np.ndarray = file.get_tensor("features")
+            if self.about.get("checksum") not in (None, _block_checksum(self.about, features)):
+                raise ValueError("it was changed since it was written")
+            if len(features) != len(self.files) or len(features) != len(self.digests):
+                raise ValueError(f"it holds {len(features)} features of {len(self.files)} pictures")
             return features
+
+
+def _block_checksum(about: Mapping[str, str], features: np.ndarray) -> str:
+    rest = "\n".join(about[name] for name in ("files", "digests", "tip"))
+    return checksum(rest.encode("utf-8", "surrogateescape") + np.ascontiguousarray(features).tobytes())
+
+
+def check_kept(folder: Path, repair: bool) -> Iterator[Finding]:
+    """Read all files of kept images; with `repair` set damaged ones aside, so that the others can be used."""
+    for path in sorted(folder.glob("*.safetensors")):
+        try:
+            assert _read_block(path).features is not None
+        except CampError as error:
+            if repair:
+                path.rename(path.with_suffix(".damaged"))
+                sync_folder(folder)
+            said = str(error).partition("; restore")[0]
+            remedy = "it is set aside" if repair else "--repair sets it aside"
+            remedy = f"{remedy}; predict its pictures again with --keep-unknown"
+            yield Finding(said, remedy, repairable=True, repaired=repair)
 
 
 def _blocks(folder: Path) -> Iterator[_Block]:
     """Read what the files in `folder` say about their images, the oldest first."""
     for path in sorted(folder.glob("*.safetensors")):
-        with _damage(path):
-            try:
-                with safe_open(path, "np") as file:
-                    about = file.metadata()
-                block = _Block(path, about["tip"], json.loads(about["files"]), json.loads(about["digests"]))
-            except FileNotFoundError:  # a process that learned its images has removed it
-                continue
+        try:
+            block = _read_block(path)
+        except CampError:
+            if path.exists():
+                raise
+            continue  # a process that learned its images has removed it
         yield block
+
+
+def _read_block(path: Path) -> _Block:
+    """Read the metadata of a file."""
+    with _damage(path):
+        with safe_open(path, "np") as file:
+            about = dict(file.metadata())
+        return _Block(path, about, about["tip"], json.loads(about["files"]), json.loads(about["digests"]))
 
 
 @contextlib.contextmanager

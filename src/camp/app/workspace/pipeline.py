@@ -3,8 +3,8 @@
 `camp learn` (`learn_folder`) and `camp.CAMP` use the same path (`learn_batch`).
 """
 
+import dataclasses
 import os
-import shutil
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -15,9 +15,9 @@ import numpy as np
 from camp.app.inputs.base import BatchInput, InputError
 from camp.app.inputs.folders import FolderImages
 from camp.app.workspace.knowledge import Knowledge, count
-from camp.app.workspace.learning import ImageBatch, learn
+from camp.app.workspace.learning import ImageBatch, LearnedBatch, learn
 from camp.app.workspace.report import BatchReport
-from camp.app.workspace.storage import FolderStorage, WorkspaceSettings
+from camp.app.workspace.storage import FolderStorage, WorkspaceGoneError, WorkspaceSettings
 from camp.app.workspace.thumbnails import new_thumbnails
 from camp.app.workspace.training_budget import TrainingBudget, expected_seconds, training_budget
 from camp.app.workspace.workspace import Workspace
@@ -57,9 +57,46 @@ def learn_folder(
     """
     if isinstance(request.images, FolderImages):
         _check_separate(path, request.images.root)
-    exists = FolderStorage.exists(path)
-    present = FolderStorage.open(path).settings if exists else settings or WorkspaceSettings()
-    if settings is not None and settings != present:
+    while True:
+        try:
+            if FolderStorage.exists(path):
+                present = FolderStorage.open(path).settings
+                _check_settings(path, present, settings)
+                return learn_batch(Workspace.open(path), request, progress)
+            _check_settings(path, settings or WorkspaceSettings(), settings)
+            report = _learn_first(path, request, settings or WorkspaceSettings(), progress)
+            if report is not None:
+                return report
+        except WorkspaceGoneError:  # another process could not learn the first batch, and has cleared it away
+            continue
+
+
+def _learn_first(
+    path: Path, request: LearnRequest, settings: WorkspaceSettings, progress: Progress
+) -> BatchReport | None:
+    """Create a workspace with its first batch; None if another process has created it in the meantime."""
+    plan(request, settings)
+    workspace = Workspace.in_memory(settings)
+    with progress.track("Opening the backbone", 1):
+        workspace.backbone()
+    # The folder is created only now, so that mistakes in the options leave nothing behind.
+    storage = FolderStorage.reserve(path, settings)
+    with storage.lock(progress):
+        if FolderStorage.exists(path):
+            return None
+        storage.begin()
+        workspace.storage = storage
+        try:
+            return learn_batch(workspace, request, progress)
+        except Exception:  # nothing was learned; after an interruption the view bank is kept
+            if not workspace.learned():
+                storage.remove()
+            raise
+
+
+def _check_settings(path: Path, present: WorkspaceSettings, given: WorkspaceSettings | None) -> None:
+    """Refuse other settings than those of the workspace, and a backbone that takes no images."""
+    if given is not None and given != present:
         raise CampError(
             f"{path} was created with other settings and keeps them: leave out options of the backbone, --seed and "
             "--thumbnails, or create another workspace."
@@ -68,64 +105,71 @@ def learn_folder(
         raise CampError(
             "The backbone embeddings takes vectors, not pictures; use camp.CAMP in Python for it."
         )
-    if exists:
-        return learn_batch(Workspace.open(path), request, progress)
-    plan(request, present)
-    workspace = Workspace.in_memory(present)
-    with progress.track("Opening the backbone", 1):
-        workspace.backbone()
-    # The folder is created only now, so that mistakes in the options leave nothing behind.
-    workspace.storage = FolderStorage.create(path, present)
-    try:
-        return learn_batch(workspace, request, progress)
-    except Exception:  # nothing was learned; after an interruption the view bank is kept
-        if not workspace.learned():
-            shutil.rmtree(path, ignore_errors=True)
-        raise
 
 
 def learn_batch(workspace: Workspace, request: LearnRequest, progress: Progress) -> BatchReport:
-    """Learn a batch of images or vectors; the workspace changes once everything is stored."""
-    started, images = time.monotonic(), request.images
-    budget = plan(request, workspace.settings)
-    with workspace.storage.lock(progress):
-        with progress.track("Opening the backbone", 1):
-            backbone = workspace.backbone()
-        known = workspace.knowledge() if workspace.learned() else Knowledge.empty(backbone.dim)
-        _announce(images, budget, list(known.named()), backbone, progress)
-        with workspace.storage.bank() as folder:
-            filled, views_of_digests = fill_bank(backbone, images, budget, folder, progress)
-            learned_before = {bytes(digest) for digest in known.images.digests}
-            readable = images.readable(filled.digests, filled.bad, learned_before, known.step)
-            if filled.bad:
-                first, left = min(filled.bad.items()), "is" if len(filled.bad) == 1 else "are"
-                progress.note(
-                    f"{count(len(filled.bad), 'picture')} cannot be read and {left} left out "
-                    f"(first: {first[0]}: {first[1]})."
-                )
-            for remark in readable.remarks:
-                progress.note(remark)
-            batch = ImageBatch(
-                images=readable,
-                views=views_of_digests([filled.digests[key] for key in readable.keys]),
-                name=images.name,
-                numeric_labels=images.numeric_labels,
-                unreadable=filled.bad,
-                started=started,
-            )
-            seed = workspace.settings.seed
-            learned = learn(
-                known, backbone, batch, new=request.new, epochs=budget.epochs, seed=seed, progress=progress
-            )
-        if backbone.resolution:  # the range of vectors is not known
-            table = learned.step.knowledge.images
-            table.features = table.features.astype(np.float16)
-        with (
-            new_thumbnails(workspace.storage, learned, images.reader, progress),
-            progress.track("Writing", 1),
-        ):
-            workspace.add_step(learned.step, backbone.fingerprint)
+    """Learn a batch of images or vectors; the workspace changes once everything is stored.
+
+    A `KeyboardInterrupt` after that carries a sentence that says so.
+    """
+    budget, learned = plan(request, workspace.settings), None
+    try:
+        with workspace.storage.lock(progress):
+            learned = _learn_next(workspace, request, budget, progress)
+            _store(workspace, learned, request.images, progress)
+    except KeyboardInterrupt as stop:
+        if learned is not None and workspace.storage.holds(learned.step):
+            raise KeyboardInterrupt(learned.step.report.stored_sentence()) from stop
+        raise
     return learned.step.report
+
+
+def _learn_next(
+    workspace: Workspace, request: LearnRequest, budget: TrainingBudget, progress: Progress
+) -> LearnedBatch:
+    """Learn a batch, and change nothing; the lock must be held."""
+    started, images = time.monotonic(), request.images
+    with progress.track("Opening the backbone", 1):
+        backbone = workspace.backbone()
+    known = workspace.knowledge() if workspace.learned() else Knowledge.empty(backbone.dim)
+    _announce(images, budget, list(known.named()), backbone, progress)
+    with workspace.storage.bank() as folder:
+        filled, views_of_digests = fill_bank(backbone, images, budget, folder, progress)
+        learned_before = {bytes(digest) for digest in known.images.digests}
+        readable = images.readable(filled.digests, filled.bad, learned_before, known.step)
+        if filled.bad:
+            first, left = min(filled.bad.items()), "is" if len(filled.bad) == 1 else "are"
+            progress.note(
+                f"{count(len(filled.bad), 'picture')} cannot be read and {left} left out "
+                f"(first: {first[0]}: {first[1]})."
+            )
+        for remark in readable.remarks:
+            progress.note(remark)
+        batch = ImageBatch(
+            images=readable,
+            views=views_of_digests([filled.digests[key] for key in readable.keys]),
+            name=images.name,
+            numeric_labels=images.numeric_labels,
+            unreadable=filled.bad,
+            started=started,
+        )
+        seed = workspace.settings.seed
+        learned = learn(
+            known, backbone, batch, new=request.new, epochs=budget.epochs, seed=seed, progress=progress
+        )
+    if backbone.resolution:  # the range of vectors is not known
+        table = learned.step.knowledge.images
+        table.features = table.features.astype(np.float16)
+    return dataclasses.replace(learned, step=dataclasses.replace(learned.step, trunk=backbone.fingerprint))
+
+
+def _store(workspace: Workspace, learned: LearnedBatch, images: BatchInput, progress: Progress) -> None:
+    """Write thumbnails and the step; the lock must be held."""
+    with (
+        new_thumbnails(workspace.storage, learned, images.reader, progress),
+        progress.track("Writing", 1),
+    ):
+        workspace.add_step(learned.step)
 
 
 def plan(request: LearnRequest, settings: WorkspaceSettings) -> TrainingBudget:

@@ -98,6 +98,10 @@ class BatchReport(ReportModel):
         """Whether a person should look at the batch."""
         return bool(self.n_new or self.doubtful)
 
+    def stored_sentence(self) -> str:
+        """Say that the batch was learned, to whoever interrupted the command too late."""
+        return f"the batch {self.folder} had been learned by then, as step {self.step}."
+
     def summary(self) -> str:
         """Return the text that `camp learn` prints."""
         lines = [f"{self.folder}: {count(self.n_images, 'picture')}, {self.n_labelled} with a label."]

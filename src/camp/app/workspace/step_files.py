@@ -1,7 +1,12 @@
-"""Files of one learning step: a folder that is complete from the moment it has its name, and never changes afterwards."""
+"""Files of one learning step: a folder that is complete from the moment it has its name, and never changes afterwards.
+
+`checksums.json` lists the SHA-256 of every other file. Steps of version 0.1.0 have no checksums: what can be seen without
+them is checked, that arrays fit together and that all numbers are finite.
+"""
 
 import contextlib
 import dataclasses
+import json
 import os
 import shutil
 from collections.abc import Iterator, Mapping
@@ -11,24 +16,29 @@ from pathlib import Path
 import numpy as np
 from pydantic import BaseModel, TypeAdapter, ValidationError
 from safetensors import SafetensorError
-from safetensors.numpy import load_file, save_file
+from safetensors.numpy import load_file
+from safetensors.numpy import save as save_arrays
 from safetensors.torch import load_file as load_tensors
-from safetensors.torch import save_file as save_tensors
+from safetensors.torch import save as save_tensors
 from torch import Tensor
 
 from camp.app.workspace.knowledge import DISCARDED, Category, Images, Knowledge
 from camp.app.workspace.report import BatchReport
 from camp.core.csv_output import csv_text
 from camp.core.errors import CampError
-from camp.core.files import read_json, write_json, write_text
+from camp.core.files import file_checksum, make_folder, read_json, replace_folder
 from camp.discovery.calibration import Calibration
 from camp.discovery.class_metric import ClassMetric
 
 _COLUMNS = {name: name for name in ("digests", "steps", "category", "points", "positions")}
 _COLUMNS["told"] = "source"
 """Names of the arrays in the file, and of the fields of `Images`."""
-_MODEL_FILES = ("features.npy", "pictures.safetensors", "files.json", "tip.safetensors", "metric.safetensors")
+MODEL_FILES = ("features.npy", "pictures.safetensors", "files.json", "tip.safetensors", "metric.safetensors")
 """Files that only the last step keeps; earlier steps keep their report."""
+
+
+CHECKSUMS = "checksums.json"
+_BLOCK = 4096
 
 
 @dataclass(frozen=True)
@@ -41,6 +51,43 @@ class Step:
     report: BatchReport
     unreadable: Mapping[str, str] = field(default_factory=dict)
     """Why files of the batch could not be read, by file."""
+    trunk: str = ""
+    """Fingerprint of the trunk that the tip belongs to."""
+
+
+class FileVerifier:
+    """Compares files of learning steps with their checksums, each file once as long as it does not change."""
+
+    def __init__(self) -> None:
+        self._intact: set[tuple[Path, int, int, int]] = set()
+
+    def checksums(self, folder: Path) -> dict[str, str] | None:
+        """Return the checksums of the files of a step; None for a step of version 0.1.0."""
+        path = folder / CHECKSUMS
+        if not path.exists():
+            return None
+        values = read_json(path)
+        if not isinstance(values, dict) or not all(isinstance(value, str) for value in values.values()):
+            raise ValueError(f"{CHECKSUMS} does not hold checksums")
+        return values
+
+    def verify(self, folder: Path, *names: str) -> bool:
+        """Return whether the files have checksums; raise a `ValueError` for one that does not match its own."""
+        checksums = self.checksums(folder)
+        if checksums is None:
+            return False
+        for name in names:
+            path = folder / name
+            if not path.exists():
+                raise ValueError(f"{name} is missing")
+            about = path.stat()
+            version = path, about.st_ino, about.st_size, about.st_mtime_ns
+            if version in self._intact:
+                continue
+            if checksums.get(name) != file_checksum(path):
+                raise ValueError(f"{name} was changed since it was written")
+            self._intact.add(version)
+        return True
 
 
 class _CategoriesFile(BaseModel):
@@ -66,14 +113,12 @@ def new_step(folder: Path) -> Iterator[Path]:
     for abandoned in folder.parent.glob(f".{folder.name}.*.tmp"):  # by processes that were killed
         shutil.rmtree(abandoned, ignore_errors=True)
     try:
-        temporary.mkdir(parents=True)
+        make_folder(temporary)
         yield temporary
-        for path in temporary.iterdir():  # must be on disk before the log says so
-            with path.open("rb") as file:
-                os.fsync(file.fileno())
+        _write(temporary / CHECKSUMS, _json({path.name: file_checksum(path) for path in temporary.iterdir()}))
         if folder.exists():  # by a process that was killed before it could append the event
             shutil.rmtree(folder)
-        temporary.replace(folder)
+        replace_folder(temporary, folder)
     except (OSError, SafetensorError) as error:
         reason = error.strerror if isinstance(error, OSError) and error.strerror else error
         raise CampError(f"Could not write {folder}: {reason}.") from error
@@ -84,31 +129,35 @@ def new_step(folder: Path) -> Iterator[Path]:
 def save_step(folder: Path, step: Step) -> None:
     """Write the knowledge after the step, the tip, the report, and texts for a person."""
     knowledge, images = step.knowledge, step.knowledge.images
-    np.save(folder / "features.npy", images.features, allow_pickle=False)
+    with (folder / "features.npy").open("wb") as file:
+        np.save(file, images.features, allow_pickle=False)
     columns = {key: np.ascontiguousarray(getattr(images, name)) for key, name in _COLUMNS.items()}
-    save_file(columns, folder / "pictures.safetensors")
+    _write(folder / "pictures.safetensors", save_arrays(columns))
     for name, tensors in (("tip", step.tip), ("metric", knowledge.metric.state())):
         contiguous = {key: t.detach().cpu().contiguous() for key, t in tensors.items()}
-        save_tensors(contiguous, folder / f"{name}.safetensors")
-    write_json(folder / "files.json", images.files)
+        _write(folder / f"{name}.safetensors", save_tensors(contiguous))
+    _write(folder / "files.json", _json(images.files))
     about = {
         "step": knowledge.step,
+        "trunk": step.trunk,
         "sure": dataclasses.asdict(knowledge.calibration),
         "apart": sorted(knowledge.distinct),
         "rejected": sorted(knowledge.rejected),
         "categories": [dataclasses.asdict(category) for _, category in sorted(knowledge.categories.items())],
     }
-    write_json(folder / "categories.json", about)
+    _write(folder / "categories.json", _json(about))
     save_report(folder, step.report)
-    write_text(folder / "report.txt", step.report.summary() + "\n")
+    _write(folder / "report.txt", (step.report.summary() + "\n").encode())
     if step.unreadable:
         table = csv_text([("picture", "reason"), *sorted(step.unreadable.items())])
-        write_text(folder / "unreadable.csv", table)
+        _write(folder / "unreadable.csv", table.encode())
 
 
-def load_step(folder: Path) -> Knowledge:
+def load_step(folder: Path, verifier: FileVerifier | None = None) -> Knowledge:
     """Read the knowledge after the step; the features stay on disk until they are used."""
     with _damage(folder):
+        files = ("categories.json", *(name for name in MODEL_FILES if name != "tip.safetensors"))
+        verified = (verifier or FileVerifier()).verify(folder, *files)
         about = _CategoriesFile.model_validate(read_json(folder / "categories.json"))
         columns = load_file(folder / "pictures.safetensors")
         knowledge = Knowledge(
@@ -126,7 +175,37 @@ def load_step(folder: Path) -> Knowledge:
         )
         _check_shapes(knowledge)
         _check_references(knowledge)
+        if not verified:
+            _check_finite(knowledge)
         return knowledge
+
+
+def _check_references(knowledge: Knowledge) -> None:
+    """Raise a `ValueError` if something is said about a category or an image that does not exist."""
+    named = {one.merged_into for one in knowledge.categories.values() if one.merged_into is not None}
+    named |= {id for pair in knowledge.distinct for id in pair} | {id for _, id in knowledge.rejected}
+    if unknown := named - knowledge.categories.keys():
+        raise ValueError(f"category {min(unknown)} does not exist")
+    if any(not 0 <= row < len(knowledge.images) for row, _ in knowledge.rejected):
+        raise ValueError("a picture does not exist")
+
+
+def load_tip(folder: Path, verifier: FileVerifier | None = None) -> dict[str, Tensor]:
+    """Read the weights of the tip after the step."""
+    with _damage(folder):
+        verified = (verifier or FileVerifier()).verify(folder, "tip.safetensors")
+        tip = load_tensors(folder / "tip.safetensors")
+        broken = [name for name, tensor in tip.items() if not verified and not tensor.isfinite().all()]
+        if broken:
+            raise ValueError(f"{broken[0]} of tip.safetensors holds numbers that are not finite")
+        return tip
+
+
+def load_trunk(folder: Path) -> str | None:
+    """Read the fingerprint of the trunk that the tip belongs to; None for a step of version 0.1.0."""
+    with _damage(folder):
+        found = read_json(folder / "categories.json").get("trunk")
+        return found if isinstance(found, str) else None
 
 
 def _check_shapes(knowledge: Knowledge) -> None:
@@ -150,38 +229,44 @@ def _check_shapes(knowledge: Knowledge) -> None:
         raise ValueError(f"pictures belong to category {min(unknown)}, which does not exist")
 
 
-def _check_references(knowledge: Knowledge) -> None:
-    """Raise a `ValueError` if something is said about a category or an image that does not exist."""
-    named = {one.merged_into for one in knowledge.categories.values() if one.merged_into is not None}
-    named |= {id for pair in knowledge.distinct for id in pair} | {id for _, id in knowledge.rejected}
-    if unknown := named - knowledge.categories.keys():
-        raise ValueError(f"category {min(unknown)} does not exist")
-    if any(not 0 <= row < len(knowledge.images) for row, _ in knowledge.rejected):
-        raise ValueError("a picture does not exist")
-
-
-def load_tip(folder: Path) -> dict[str, Tensor]:
-    """Read the weights of the tip after the step."""
-    with _damage(folder):
-        return load_tensors(folder / "tip.safetensors")
+def _check_finite(knowledge: Knowledge) -> None:
+    """Raise a `ValueError` for numbers that are not finite, a block of images at a time."""
+    for name in ("features", "points", "positions"):
+        values = getattr(knowledge.images, name)
+        for start in range(0, len(values), _BLOCK):
+            if not np.isfinite(values[start : start + _BLOCK]).all():
+                raise ValueError(f"{name} holds numbers that are not finite")
+    if not all(tensor.isfinite().all() for tensor in knowledge.metric.state().values()):
+        raise ValueError("metric.safetensors holds numbers that are not finite")
 
 
 def save_report(folder: Path, report: BatchReport) -> None:
     """Write the report of the step."""
-    write_json(folder / "report.json", report.model_dump(mode="json", by_alias=True))
+    _write(folder / "report.json", _json(report.model_dump(mode="json", by_alias=True)))
 
 
-def load_report(folder: Path) -> BatchReport:
+def load_report(folder: Path, verifier: FileVerifier | None = None) -> BatchReport:
     """Read the report of the step."""
     with _damage(folder):
+        (verifier or FileVerifier()).verify(folder, "report.json")
         return BatchReport.model_validate(read_json(folder / "report.json"))
 
 
 def remove_model(folder: Path) -> None:
     """Remove the files that only the last step keeps."""
-    for name in _MODEL_FILES:
+    for name in MODEL_FILES:
         with contextlib.suppress(OSError):
             (folder / name).unlink(missing_ok=True)
+
+
+def _write(path: Path, data: bytes) -> None:
+    """Write a file of a temporary folder, which is synced as a whole before it gets its name."""
+    with path.open("wb") as file:
+        file.write(data)
+
+
+def _json(value: object) -> bytes:
+    return (json.dumps(value, indent=2, ensure_ascii=False) + "\n").encode()
 
 
 @contextlib.contextmanager

@@ -4,6 +4,7 @@ The folder:
 
     workspace.json     the settings it was created with
     events.jsonl       the event log; a learning step counts once its event is in the log
+    events-end.json    how many events there are, so that lost ones are noticed
     steps/0001/ ...    the result of each learning step; the last one also holds the model and the features
     thumbnails/        small copies of representative images, unless switched off
     unknown/           features of unknown images that predictions kept
@@ -26,20 +27,30 @@ from filelock import FileLock, Timeout
 from torch import Tensor
 
 from camp.app.workspace import step_files
-from camp.app.workspace.events import Event, Learned, append_event, extend_log, read_log
+from camp.app.workspace.events import Event, Learned
 from camp.app.workspace.kept_unknown import KeptImages, read_kept, remove_learned, tip_fingerprint
 from camp.app.workspace.knowledge import Knowledge
+from camp.app.workspace.log import (
+    DamagedLogError,
+    LogEnd,
+    append_event,
+    extend_log,
+    note_end,
+    read_log,
+    start_log,
+)
 from camp.app.workspace.report import BatchReport
-from camp.app.workspace.step_files import Step
+from camp.app.workspace.step_files import FileVerifier, Step
 from camp.core.abandoned import remove_abandoned
 from camp.core.errors import CampError
-from camp.core.files import expand_user, read_json, write_json
+from camp.core.files import expand_user, make_folder, read_json, replace_folder, write_json
 from camp.core.progress import Progress
 from camp.core.settings import with_json
 from camp.core.version import __version__
 from camp.nn.backbones.settings import BackboneSettings
 
 FORMAT = 1
+LOCK = ".lock"
 
 
 @dataclass(frozen=True)
@@ -54,6 +65,15 @@ class WorkspaceSettings:
     def __post_init__(self) -> None:
         if self.thumbnails < 0:
             raise CampError(f"The number of thumbnails cannot be negative, and {self.thumbnails} is.")
+
+
+class WorkspaceGoneError(CampError):
+    """Another process has removed the workspace, because it could not learn the first batch."""
+
+    def __init__(self, path: Path) -> None:
+        super().__init__(
+            f"The workspace {path} was removed in the meantime; `camp learn {path} PICTURES` creates it."
+        )
 
 
 class Storage(ABC):
@@ -82,6 +102,14 @@ class Storage(ABC):
     @abstractmethod
     def write_step(self, step: Step) -> None:
         """Store a learning step, which counts once its event is in the log; the lock must be held."""
+
+    def holds(self, step: Step) -> bool:
+        """Return whether a learning step counts: whether its event is in the log. True if the log cannot be read."""
+        try:
+            number = step.knowledge.step
+            return number in _steps(self.events()) and self.report(number) == step.report
+        except CampError:
+            return True
 
     def clean_up(self, superseded: Sequence[int]) -> None:
         """Remove what is no longer needed: models of the steps `superseded`, and the view bank."""
@@ -118,6 +146,9 @@ class FolderStorage(Storage):
     def __init__(self, path: Path, settings: WorkspaceSettings) -> None:
         self.path, self.settings, self.name = path, settings, str(path)
         self.log, self.unknown = path / "events.jsonl", path / "unknown"
+        self._lock = FileLock(path / LOCK)  # one object, so that a thread that holds it may take it again
+        self._verifier = FileVerifier()
+        self._reserved = False  # whether the workspace has yet to be created
 
     @staticmethod
     def exists(path: Path) -> bool:
@@ -151,38 +182,82 @@ class FolderStorage(Storage):
     @classmethod
     def create(cls, path: Path, settings: WorkspaceSettings) -> Self:
         """Create a workspace in `path`, which must not exist or be empty."""
+        storage = cls.reserve(path, settings)
+        storage.begin()
+        return storage
+
+    @classmethod
+    def reserve(cls, path: Path, settings: WorkspaceSettings) -> Self:
+        """Make the folder of a workspace, whose lock can be held then; `begin` creates the workspace in it."""
         _check_free(path)
         try:
-            path.mkdir(parents=True, exist_ok=True)
+            make_folder(path)
         except OSError as error:
             raise CampError(f"The folder {path} could not be created ({error.strerror or error}).") from error
-        about = {"format": FORMAT, "version": __version__, **dataclasses.asdict(settings)}
-        write_json(path / "workspace.json", about)
-        return cls(path, settings)
+        storage = cls(path, settings)
+        storage._reserved = True
+        return storage
+
+    def begin(self) -> None:
+        """Create the workspace in its folder."""
+        _check_free(self.path)
+        start_log(self.log)
+        about = {"format": FORMAT, "version": __version__, **dataclasses.asdict(self.settings)}
+        write_json(self.path / "workspace.json", about)
+        self._reserved = False
+
+    def remove(self) -> None:
+        """Remove the workspace; the lock must be held."""
+        removed = self.path.with_name(f".{self.path.name}.{os.getpid()}.tmp")
+        with contextlib.suppress(OSError):  # at once, so that a process that waits finds all of it or nothing
+            self.path.rename(removed)
+        shutil.rmtree(removed, ignore_errors=True)
 
     @contextlib.contextmanager
     def lock(self, progress: Progress | None = None) -> Iterator[None]:
         """Hold the lock file; with `progress` wait for another process, without it refuse."""
+        if not self.path.exists():
+            raise WorkspaceGoneError(self.path)
         if not os.access(self.path, os.W_OK):  # an existing lock file could be locked nevertheless
             raise CampError(f"{self.path} cannot be written to; check its permissions.")
-        lock = FileLock(self.path / ".lock")
+        self._acquire(progress)
         try:
-            lock.acquire(timeout=0)
+            if not self._is_in_place() or not (self._reserved or self.exists(self.path)):
+                raise WorkspaceGoneError(self.path)
+            if progress is not None:
+                remove_abandoned(self.path)
+            yield
+        finally:
+            self._lock.release()
+
+    def _is_in_place(self) -> bool:
+        """Return whether the lock file that is held is that of the folder, and not of one that was removed meanwhile."""
+        handle = self._lock._context.lock_file_fd
+        try:
+            return handle is not None and os.path.samestat(os.fstat(handle), (self.path / LOCK).stat())
+        except FileNotFoundError:
+            return False
+
+    def _acquire(self, progress: Progress | None) -> None:
+        try:
+            self._lock.acquire(timeout=0)
         except Timeout:
             if progress is None:
                 raise CampError(
                     f"Another process is working on {self.path}; wait until it is done."
                 ) from None
-            with progress.track(f"Waiting for another process that works on {self.path}", 1):
-                lock.acquire()
+            self._wait(progress)
+        except FileNotFoundError:
+            raise WorkspaceGoneError(self.path) from None
         except OSError as error:
             raise CampError(f"{self.path} cannot be written to ({error.strerror or error}).") from error
+
+    def _wait(self, progress: Progress) -> None:
         try:
-            if progress is not None:
-                remove_abandoned(self.path)
-            yield
-        finally:
-            lock.release()
+            with progress.track(f"Waiting for another process that works on {self.path}", 1):
+                self._lock.acquire()
+        except FileNotFoundError:
+            raise WorkspaceGoneError(self.path) from None
 
     def version(self) -> tuple[int, ...]:
         """Return size, times and inode of the log: a log that was replaced may have any of them in common."""
@@ -193,11 +268,26 @@ class FolderStorage(Storage):
         return about.st_size, about.st_mtime_ns, about.st_ctime_ns, about.st_ino
 
     def events(self) -> list[Event]:
-        """Read the log."""
-        return read_log(self.log)
+        """Read the log; raise a `CampError` if there are steps that it does not know."""
+        events = read_log(self.log)
+        known = _steps(events)
+        unknown = [step for step in self.steps_on_disk() if step not in known]
+        # A process that was killed before it could enter its step leaves one, in a log that is known to be whole.
+        if unknown and (LogEnd.read(self.log) is None or unknown != [max(known, default=0) + 1]):
+            steps = ", ".join(str(step) for step in unknown)
+            raise DamagedLogError(
+                self.log, f"it does not know of step {steps}, which is in {self.path / 'steps'}"
+            )
+        return events
+
+    def steps_on_disk(self) -> list[int]:
+        """Return the numbers of the steps that have a folder."""
+        return sorted(
+            int(path.name) for path in (self.path / "steps").glob("[0-9]*") if path.name.isdecimal()
+        )
 
     def append(self, event: Event) -> None:
-        """Append to the log and flush it to the disk."""
+        """Append to the log; the event is on disk when this returns."""
         append_event(self.log, event)
 
     def step_folder(self, step: int) -> Path:
@@ -206,6 +296,7 @@ class FolderStorage(Storage):
 
     def write_step(self, step: Step) -> None:
         """Write the folder of the step."""
+        note_end(self.log)  # from now on there may be a step that the log does not know
         with step_files.new_step(self.step_folder(step.knowledge.step)) as folder:
             step_files.save_step(folder, step)
 
@@ -223,15 +314,15 @@ class FolderStorage(Storage):
 
     def knowledge(self, step: int) -> Knowledge:
         """Read the knowledge after a step; the features stay on disk until they are used."""
-        return step_files.load_step(self.step_folder(step))
+        return step_files.load_step(self.step_folder(step), self._verifier)
 
     def tip(self, step: int) -> dict[str, Tensor]:
         """Read the weights of the tip after a step."""
-        return step_files.load_tip(self.step_folder(step))
+        return step_files.load_tip(self.step_folder(step), self._verifier)
 
     def report(self, step: int) -> BatchReport:
         """Read the report of a step."""
-        return step_files.load_report(self.step_folder(step))
+        return step_files.load_report(self.step_folder(step), self._verifier)
 
     def bank(self) -> AbstractContextManager[Path]:
         """Give a folder that stays until the batch is learned, so that an interrupted run is continued."""
@@ -300,8 +391,10 @@ class MemoryStorage(Storage):
                 if self.folder is not None and (self.folder / name).is_dir():
                     shutil.copytree(self.folder / name, temporary / name)
             if path.exists():
+                (path / LOCK).unlink(missing_ok=True)
                 path.rmdir()
-            temporary.replace(path)
+            make_folder(path.parent)
+            replace_folder(temporary, path)
         except OSError as error:
             raise CampError(f"Could not write {path}: {error.strerror or error}.") from error
         finally:
@@ -371,7 +464,7 @@ class MemoryStorage(Storage):
 
 
 def _check_free(path: Path) -> None:
-    if path.exists() and (not path.is_dir() or any(path.iterdir())):
+    if path.exists() and (not path.is_dir() or any(inside.name != LOCK for inside in path.iterdir())):
         raise CampError(f"{path} exists already and is not a workspace; choose a new folder.")
 
 

@@ -9,7 +9,7 @@ from PIL import Image
 from camp.app.workspace.learning import LearnedBatch
 from camp.app.workspace.overview import most_doubtful, most_typical
 from camp.app.workspace.storage import Storage
-from camp.core.files import atomic_write
+from camp.core.files import atomic_write, sync_folder
 from camp.core.progress import Progress
 from camp.data.bank.pipeline import prefetch_map
 from camp.data.datasets.base import Reader
@@ -22,7 +22,7 @@ SIDE = 144
 def new_thumbnails(
     storage: Storage, learned: LearnedBatch, reader: Reader, progress: Progress
 ) -> Iterator[None]:
-    """Write thumbnails of the batch's representatives; new files are removed if the block fails."""
+    """Write thumbnails of the batch's representatives; new files are removed unless the block stores the batch."""
     images, written = learned.step.knowledge.images, list[Path]()
     first = len(images) - len(learned.keys)
 
@@ -43,8 +43,12 @@ def new_thumbnails(
             with progress.track("Thumbnails", len(rows)) as bar:
                 for _ in prefetch_map(write, rows):
                     bar.advance()
+        for folder in sorted({path.parent for path in written if path.exists()}):
+            sync_folder(folder)
         yield
     except BaseException:
+        if storage.holds(learned.step):  # the interruption came too late
+            raise
         for path in written:
             with contextlib.suppress(OSError):
                 path.unlink(missing_ok=True)
@@ -72,7 +76,7 @@ def save_thumbnail(image: Image.Image, path: Path) -> None:
     else:
         image = image.copy()
         image.thumbnail((SIDE, SIDE))
-    with atomic_write(path) as file:
+    with atomic_write(path, sync_entry=False) as file:  # many at a time, whose folders are synced once
         image.save(file, format="JPEG", quality=80)
 
 

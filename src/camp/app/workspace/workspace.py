@@ -153,11 +153,11 @@ class Workspace:
             self._append(Undone(of=decisions[-1].number))
             return decisions[-1]
 
-    def add_step(self, step: Step, trunk: str) -> None:
+    def add_step(self, step: Step) -> None:
         """Store a learning step and append its event, from which on it counts. The lock must be held."""
         self.storage.write_step(step)
         superseded = [event.step for event in self.learned()]
-        self._append(Learned(step=step.knowledge.step, folder=step.report.folder, trunk=trunk))
+        self._append(Learned(step=step.knowledge.step, folder=step.report.folder, trunk=step.trunk))
         self.storage.clean_up(superseded)
 
     def _append(self, event: AnyEvent) -> AnyEvent:

@@ -18,7 +18,7 @@ from camp.bench.report.run_tables import comparable, comparison, has_novel, metr
 from camp.bench.report.tables import LEFT, shown
 from camp.bench.results import CategoryResults, StoredRun
 from camp.core.errors import CampError
-from camp.core.files import write_text
+from camp.core.output_file import write_output
 from camp.core.progress import format_duration
 
 TEMPLATES = Path(__file__).with_name("templates")
@@ -91,7 +91,7 @@ def render_template(name: str, **values: Any) -> str:
 
 def write_page(runs: list[StoredRun], path: Path, protocol: Protocol = "agnostic") -> None:
     """Write the page of `runs` to `path`."""
-    write_text(path, render_page(runs, protocol))
+    write_output(path, render_page(runs, protocol))
 
 
 def render_page(runs: list[StoredRun], protocol: Protocol = "agnostic") -> str:

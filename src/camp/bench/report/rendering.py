@@ -10,7 +10,8 @@ from pathlib import Path
 from camp.bench.report.charts import Chart
 from camp.bench.report.theme import CONFIG, LIGHT
 from camp.core.errors import CampError
-from camp.core.files import atomic_write, expand_user, write_text
+from camp.core.files import expand_user, write_text
+from camp.core.output_file import open_output
 
 
 def save_figure(chart: Chart, path: Path) -> None:
@@ -26,7 +27,7 @@ def save_figure(chart: Chart, path: Path) -> None:
     if not (pdf.exists() and old.exists() and old.read_bytes() == svg):
         files[".pdf"] = vl_convert.vegalite_to_pdf(spec)
     for ending, content in files.items():
-        with atomic_write(path.with_suffix(ending)) as file:
+        with open_output(path.with_suffix(ending)) as file:
             file.write(content)
 
 

@@ -10,7 +10,7 @@ from camp.bench.studies.figures.rows import Drawn, Row
 from camp.bench.studies.runner import StudyOutcome
 from camp.bench.studies.study import Study
 from camp.core.errors import CampError
-from camp.core.files import write_text
+from camp.core.output_file import write_output
 from camp.core.version import __version__
 
 TABLE_FILES: dict[TableFormat, str] = {"md": "table.md", "csv": "table.csv", "latex": "table.tex"}
@@ -22,7 +22,7 @@ def draw(study: Study, outcome: StudyOutcome, folder: Path) -> Drawn:
         raise CampError(f"No run of the study {study.name} has finished, so there is nothing to draw.")
     drawn = DRAWINGS[study.draw](study, outcome.rows)
     for format, name in TABLE_FILES.items():
-        write_text(folder / name, render(drawn.table, format))
+        write_output(folder / name, render(drawn.table, format))
     if drawn.figure is not None:
         save_figure(drawn.figure, folder / "figure")
     page = render_template(
@@ -33,7 +33,7 @@ def draw(study: Study, outcome: StudyOutcome, folder: Path) -> Drawn:
         failed=outcome.failed,
         made_of=_made_of(study, outcome.rows),
     )
-    write_text(folder / "page.html", page)
+    write_output(folder / "page.html", page)
     return drawn
 
 

@@ -14,6 +14,7 @@ from filelock import FileLock, Timeout
 from torch import Tensor
 
 from camp.core.errors import CampError
+from camp.core.files import make_folder
 from camp.core.progress import Progress
 from camp.core.seeds import seed_of
 from camp.data.augmentations import augment_images, normalise_, to_unit
@@ -215,7 +216,7 @@ def _lock(bank: Bank, progress: Progress) -> Iterator[None]:
     """Hold the bank's lock; show progress while waiting for another process."""
     lock = FileLock(bank.folder / ".lock")
     try:
-        bank.folder.mkdir(parents=True, exist_ok=True)
+        make_folder(bank.folder)
         try:
             lock.acquire(timeout=0)
         except Timeout:

@@ -2,6 +2,7 @@
 
 import dataclasses
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Literal, Self
 
 import numpy as np
@@ -102,6 +103,13 @@ class BackboneSettings:
     def with_name(self, name: str) -> Self:
         """Return the settings with the backbone name `name`."""
         return dataclasses.replace(self, backbone=name)
+
+    def files(self) -> list[Path]:
+        """Return the files of the weights on this machine, if a path was given."""
+        path = Path(self.weights) if self.weights is not None else None
+        if path is None or not path.exists():
+            return []
+        return sorted(path.iterdir()) if path.is_dir() else [path]
 
     def with_vectors(self, vectors: np.ndarray) -> Self:
         """Return the settings for vectors like `vectors` (n, D): their length, and their scale unless it is set."""
