@@ -2,7 +2,7 @@
 PYTHON ?= python3
 BIN := .venv/bin
 
-.PHONY: demo check test test-fast coverage bench format clean
+.PHONY: demo check test test-fast coverage bench storm format clean
 
 .venv/installed: pyproject.toml constraints.txt
 	@echo "Setting up .venv (a few minutes the first time)"
@@ -31,6 +31,9 @@ coverage: .venv/installed
 
 bench: .venv/installed
 	$(BIN)/python benchmarks/run.py
+
+storm: .venv/installed
+	$(BIN)/python benchmarks/storm.py
 
 format: .venv/installed
 	$(BIN)/ruff check --fix .
