@@ -289,9 +289,9 @@ def mixture_data(
     """Make the points of a mixture in the first `n_components` of the whitened features."""
     points = components.points(n_components, unit)
     if not len(known):
-        return MixtureData.of_batch(points, labels, returning)
+        return MixtureData.of_batch(points, labels, returning, unit)
     means, spread = components.expected_points(known.features, known.counts, scatter, n_components, unit)
-    return MixtureData(points, labels, means, known.labels, known.counts, spread, returning)
+    return MixtureData(points, labels, means, known.labels, known.counts, spread, returning, unit)
 
 
 def _n_unlabelled(fold: Fold) -> int:
