@@ -110,7 +110,9 @@ def test_the_jackknife_variance_by_hand():
     # A tenth of the labelled images are hidden: C + (100 - C) / 10 = 35.
     assert images.count == pytest.approx(25 / 0.9)
     # Of a mean, the jackknife gives the variance of single values over their number.
-    assert images.variance == pytest.approx((100 / 0.9) ** 2 * float(torch.tensor(flagged).var()) / 4, rel=1e-4)
+    assert images.variance == pytest.approx(
+        (100 / 0.9) ** 2 * float(torch.tensor(flagged).var()) / 4, rel=1e-4
+    )
 
 
 def test_images_of_equal_classes_tell_the_number_and_those_of_a_long_tail_little():
