@@ -1,5 +1,7 @@
 """Cross-validation that hides known classes."""
 
+import dataclasses
+
 import pytest
 import torch
 import torch.nn.functional as F
@@ -51,6 +53,17 @@ def test_the_shrinkage_that_separates_classes_is_selected():
         sum(simulation(u, labels, grid).scores(parameters, 3)) for parameters in grid.metrics(grid.default())
     )
     assert learned > plain + 0.5
+
+
+def test_the_better_widths_of_densities_are_selected():
+    u, labels, _ = classes(12, 3, 20, nuisance=1.0)
+    grid = dataclasses.replace(SINGLE, equal_widths=(False, True))
+    same = simulation(u, labels, grid)
+    selected, score = select_parameters(same, 3, QUIET)
+    scores = [sum(same.scores(each, 3)) / len(same.folds) for each in grid.widths(grid.default())]
+    assert score == pytest.approx(max(scores))
+    assert selected.mixture.equal_widths == (scores[1] > scores[0])
+    assert selected.selected()["equal_widths"] == float(selected.mixture.equal_widths)
 
 
 def test_folds_hide_every_class_equally_often_and_few_images_of_the_others():

@@ -1,6 +1,6 @@
 """Mixture of known and novel categories, fitted to a batch in which some images are labelled.
 
-Every category is a component: a direction where points have unit length (`directional`), else a Gaussian (`plda`). Known
+Every category is a component: a direction (`directional`), for points of unit length, or a Gaussian (`plda`). Known
 ones start from the images that are theirs, novel ones from single images. Assignments q_ik of the unlabelled points x_i, with N_k = sum_i q_ik, minimise
 
     sum_ik q_ik (log q_ik - t log p(x_i | k) - log e_k) + sum_k rho_k (N_k log(N_k / e_k) - N_k)
@@ -35,7 +35,7 @@ from camp.discovery.directional import Directions
 from camp.discovery.plda import Plda
 
 Model = Directions | Plda
-"""Density of images in categories: by their direction for points of unit length, Gaussian for others."""
+"""Density of images in categories: by their direction with one width, or Gaussian with widths by their numbers of images."""
 
 FIRST_ITERATIONS, ITERATIONS, SINKHORN_ITERATIONS = 12, 3, 10
 """Alternations at the start (Gaussians: with the variance of the labelled images) and for every number of novel categories, and
@@ -132,6 +132,8 @@ class MixtureParameters:
     """Whether sizes are predicted; otherwise categories are equally likely."""
     start_factor: int = 2
     """Number of novel categories at the start, relative to the number wanted."""
+    equal_widths: bool = True
+    """Whether points of unit length have densities of the same width in categories of few and of many images."""
 
 
 @dataclass(frozen=True)
@@ -162,7 +164,7 @@ def fit_mixtures(
     unlabelled = data.unlabelled
     x, labelled_index = data.points[unlabelled], index[: int((~unlabelled).sum())]
     known = Statistics.of_classes(evidence, index, n_known, evidence_weights)
-    model = _model(data, known)
+    model = _model(data, known, parameters)
     current = known.with_novel(_choose_starts(x, known, model, most, power, generator))
     offsets = x.new_zeros(n_known + most)
     weights = x.new_full((len(x), n_known + most), 1 / (n_known + most))
@@ -212,10 +214,10 @@ def _predict_sizes(
     return ClassSizes.predict(data.labels, n_novel)
 
 
-def _model(data: MixtureData, known: Statistics) -> Model:
+def _model(data: MixtureData, known: Statistics, parameters: MixtureParameters) -> Model:
     """Start the density of images by the evidence of known categories, and by the unlabelled images."""
     others = data.points[data.unlabelled]
-    if data.unit:
+    if data.unit and parameters.equal_widths:
         return Directions.start(others, known.sums)
     evidence, index, weights = data.evidence()
     return Plda.fit(evidence, index, len(known.counts), weights, data.known_spread, others)

@@ -12,7 +12,7 @@ category, which has any direction, N(0, I / d):
 
 The same kappa is used for categories of few and of many images. The predictive density of few images is wider (`plda`), but
 the metric was fitted to the labelled images: all others are farther from the known categories than these let expect, and
-the wide densities of the smallest ones would take them.
+where sizes differ much, the wide densities of the smallest categories take them.
 """
 
 import math

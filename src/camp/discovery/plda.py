@@ -1,6 +1,7 @@
 """Probabilistic linear discriminant analysis (PLDA): one Gaussian model of known, remembered and novel categories.
 
-It is used for features of few dimensions, whose length carries information; others are compared by `directional`.
+It is used for features of few dimensions, whose length carries information, and for others where it is better than
+`directional`.
 
 In coordinates in which the covariance between categories is diagonal and that within a category is isotropic,
 

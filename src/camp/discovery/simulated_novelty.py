@@ -8,8 +8,9 @@ images of the other classes, which must lie in the category of their class. The 
 best mean score over the folds is selected. Labels of novel classes are never used. Selected one
 after the other:
 
-1. the power of densities in the mixture;
-2. the shrinkage of the within-class scatter together with the number of principal components.
+1. whether densities in the mixture have equal widths;
+2. their power;
+3. the shrinkage of the within-class scatter together with the number of principal components.
 
 The first of equally good settings is taken. The number of novel categories, where it is not given, is
 estimated before (`novel_number`). It is not evaluated by recall, as a hidden class that shares its
@@ -63,6 +64,7 @@ class DiscoveryParameters:
             "shrinkage": self.shrinkage,
             "n_components": self.n_components,
             "power": self.mixture.power,
+            "equal_widths": float(self.mixture.equal_widths),
         }
 
 
@@ -73,19 +75,27 @@ class ParameterGrid:
     shrinkage: tuple[float, ...] = (0.7, 0.5, 0.9)
     n_components: tuple[int, ...] = (64, 32, 128)
     power: tuple[float, ...] = (0.5, 0.25, 1.0)
+    equal_widths: tuple[bool, ...] = (True, False)
     size_prior: bool = True
     """As in `MixtureParameters`, and not selected; so is the next."""
     start_factor: int = 2
 
     def default(self) -> DiscoveryParameters:
         """Parameters where nothing can be cross-validated."""
-        mixture = MixtureParameters(self.power[0], self.size_prior, self.start_factor)
+        mixture = MixtureParameters(self.power[0], self.size_prior, self.start_factor, self.equal_widths[0])
         return DiscoveryParameters(self.shrinkage[0], self.n_components[0], mixture)
 
     def metrics(self, parameters: DiscoveryParameters) -> list[DiscoveryParameters]:
         """`parameters` with every shrinkage and number of components."""
         pairs = itertools.product(self.shrinkage, self.n_components)
         return [replace(parameters, shrinkage=s, n_components=d) for s, d in pairs]
+
+    def widths(self, parameters: DiscoveryParameters) -> list[DiscoveryParameters]:
+        """`parameters` with every kind of widths."""
+        return [
+            replace(parameters, mixture=replace(parameters.mixture, equal_widths=equal))
+            for equal in self.equal_widths
+        ]
 
     def powers(self, parameters: DiscoveryParameters) -> list[DiscoveryParameters]:
         """`parameters` with every power."""
@@ -328,21 +338,18 @@ def select_parameters(
     parameters = grid.default()
     if not simulation.folds:
         return parameters, None
-    with progress.track("Simulated novelty", len(grid.power) + len(grid.metrics(parameters))) as bar:
-        parameters, _ = _best(simulation, grid.powers(parameters), n_novel, bar)
-        return _best(simulation, grid.metrics(parameters), n_novel, bar)
-
-
-def _best(
-    simulation: SimulatedNovelty, candidates: Sequence[DiscoveryParameters], n_novel: int, bar: Bar
-) -> tuple[DiscoveryParameters, float]:
-    """The first of the candidates with the highest mean score, and that score."""
-    scores = []
-    for parameters in candidates:
-        scores.append(_mean(simulation.scores(parameters, n_novel)))
-        bar.advance()
-    best = scores.index(max(scores))
-    return candidates[best], scores[best]
+    scores: dict[DiscoveryParameters, float] = {}
+    steps = [grid.powers, grid.metrics]
+    if compares_directions(simulation.features.shape[1]):  # others are always Gaussian
+        steps.insert(0, grid.widths)
+    with progress.track("Simulated novelty", sum(len(step(parameters)) for step in steps)) as bar:
+        for step in steps:
+            for candidate in step(parameters):
+                if candidate not in scores:
+                    scores[candidate] = _mean(simulation.scores(candidate, n_novel))
+                bar.advance()
+            parameters = max(step(parameters), key=scores.__getitem__)  # the first of equally good ones
+    return parameters, scores[parameters]
 
 
 def _mean(values: Sequence[float]) -> float:

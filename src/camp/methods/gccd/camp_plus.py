@@ -44,6 +44,9 @@ class CampPlusSettings(CampSettings):
     """d, the number of principal components that are clustered; by default selected by cross-validation."""
     power: float | None = None
     """t, the exponent of the densities of categories; by default selected by cross-validation."""
+    equal_widths: bool | None = None
+    """Whether the densities of categories of few and of many images are equally wide; by default selected by
+    cross-validation."""
     size_prior: bool = True
     """Predict the sizes of categories from those of the labelled classes; off for the ablation."""
     returning: bool = True
@@ -57,7 +60,7 @@ class CampPlusSettings(CampSettings):
 
     def grid(self) -> ParameterGrid:
         """Return the values that parameters are selected from; those that were given are fixed."""
-        given = {name: getattr(self, name) for name in ("shrinkage", "n_components", "power")}
+        given = {name: getattr(self, name) for name in ("shrinkage", "n_components", "power", "equal_widths")}
         selected = {name: (value,) for name, value in given.items() if value is not None}
         return ParameterGrid(**selected, size_prior=self.size_prior, start_factor=self.start_factor)
 
