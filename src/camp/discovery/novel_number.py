@@ -50,7 +50,7 @@ _WIDTH = 2.0
 def estimate_number(
     simulation: SimulatedNovelty, max_novel: int, progress: Progress, missed_cost: float = 1.0
 ) -> NumberEstimate:
-    """Estimate the number of novel categories with the default parameters.
+    """Estimate the number of novel categories with the default parameters, by agreement alone with the best power.
 
     The estimate is the number n with the least expected loss c (m - n)^2 for m > n and (m - n)^2 for m < n, the mean of the
     distribution for c = 1. The error is its standard deviation.
@@ -62,11 +62,15 @@ def estimate_number(
         missed_cost: c, what a missed category costs relative to a split one.
     """
     parameters = simulation.grid.default()
+    candidates = simulation.grid.powers(parameters)
     if not simulation.returning:
-        parameters = replace(parameters, mixture=replace(parameters.mixture, size_prior=False))
-    with progress.track("Number of categories", len(simulation.folds) + 1) as bar:
-        folds = simulation.score_numbers(parameters, max_novel, bar)
-    scores = {number: _mean([fold.agreement[number] for fold in folds]) for number in range(max_novel + 1)}
+        candidates = [replace(parameters, mixture=replace(parameters.mixture, size_prior=False))]
+    fits = []
+    with progress.track("Number of categories", len(candidates) * (len(simulation.folds) + 1)) as bar:
+        for candidate in candidates:
+            of_folds = simulation.score_numbers(candidate, max_novel, bar)
+            fits.append((of_folds, _mean_agreement(of_folds)))
+    folds, scores = max(fits, key=lambda fit: max(fit[1].values()))
     if simulation.returning or len(folds) < 2:
         best = [_best_number(fold.agreement, scores) for fold in folds]
         distribution = torch.bincount(torch.tensor(best), minlength=max_novel + 1).double() / len(folds)
@@ -155,6 +159,11 @@ def log_likelihood_of_images(images: NovelImages, labels: Tensor, max_novel: int
     of_sizes = m * variance * (1 + m / n_known) + size.square() / 12  # the last term is of rounding
     total = of_sizes + (1 + n_known / m.clamp_min(1)) * images.variance
     return -0.5 * ((images.count - m * size).square() / total + total.log())
+
+
+def _mean_agreement(folds: Sequence[FoldNumbers]) -> dict[int, float]:
+    """Mean agreement over the folds, by number."""
+    return {number: _mean([fold.agreement[number] for fold in folds]) for number in folds[0].agreement}
 
 
 def _best_number(of_fold: Mapping[int, float], scores: Mapping[int, float]) -> int:
