@@ -29,9 +29,11 @@ def task() -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
     return F.normalize(features, dim=1), half_labelled(truth, 5), truth
 
 
-def test_known_and_novel_classes_are_found(task):
+@pytest.mark.parametrize("equal_widths", [True, False])
+def test_known_and_novel_classes_are_found(task, equal_widths):
     points, labels, truth = task
-    weights = discover_by_mixture(MixtureData.of_batch(points, labels), 3, MixtureParameters(0.5), draw())
+    parameters = MixtureParameters(0.5, equal_widths=equal_widths)
+    weights = discover_by_mixture(MixtureData.of_batch(points, labels), 3, parameters, draw())
     assert weights.shape == (160, 8)
     torch.testing.assert_close(weights.sum(dim=1), torch.ones(160))
     categories = weights.argmax(dim=1)

@@ -1,17 +1,17 @@
 """Mixture of known and novel categories, fitted to a batch in which some images are labelled.
 
-Every category is a component of the PLDA model (`plda`): known ones start from the images that are theirs, novel ones from
-single images. Assignments q_ik of the unlabelled points x_i, with N_k = sum_i q_ik, minimise
+Every category is a component: a direction (`directional`), for points of unit length, or a Gaussian (`plda`). Known
+ones start from the images that are theirs, novel ones from single images. Assignments q_ik of the unlabelled points x_i, with N_k = sum_i q_ik, minimise
 
     sum_ik q_ik (log q_ik - t log p(x_i | k) - log e_k) + sum_k rho_k (N_k log(N_k / e_k) - N_k)
 
-where p(. | k) is the predictive density of category k given the images assigned to it, t its exponent (`power`: below 1, as
+where p(. | k) is the density of category k given the images assigned to it, t its exponent (`power`: below 1, as
 features are not Gaussian and densities in many dimensions are too sure), and e and rho the prior of sizes (`class_sizes`):
 an unbalanced optimal transport problem. Three updates alternate:
 
     q_ik proportional to e_k exp(o_k) p(x_i | k)^t,
     o_k <- h_k (o_k + log e_k - log N_k),   h_k = rho_k / (1 + rho_k)      Sinkhorn iterations (Chizat et al. 2018)
-    counts and sums of the categories, and the variance s of images        M-step
+    counts and sums of the categories, and the spread of images            M-step
 
 Where categories of earlier batches may return, they are known categories as well, with their remembered means as evidence.
 The labels of the batch then tell nothing about sizes: e_k is the present share of the known or of the novel categories,
@@ -31,10 +31,14 @@ from torch import Tensor
 from camp.core.types import UNLABELLED
 from camp.discovery.class_scatter import class_sums
 from camp.discovery.class_sizes import ClassSizes
+from camp.discovery.directional import Directions
 from camp.discovery.plda import Plda
 
+Model = Directions | Plda
+"""Density of images in categories: by their direction with one width, or Gaussian with widths by their numbers of images."""
+
 FIRST_ITERATIONS, ITERATIONS, SINKHORN_ITERATIONS = 12, 3, 10
-"""Alternations at the start (with the variance of the labelled images) and for every number of novel categories, and
+"""Alternations at the start (Gaussians: with the variance of the labelled images) and for every number of novel categories, and
 Sinkhorn iterations in each alternation; offsets are carried over."""
 N_CANDIDATES = 5
 """Images that are tried as the start of each novel category."""
@@ -88,11 +92,16 @@ class MixtureData:
     """Sum of the squared distances of these images to their mean."""
     returning: bool = False
     """As in `FeatureBatch`."""
+    unit: bool = True
+    """Whether points have unit length."""
 
     @classmethod
-    def of_batch(cls, points: Tensor, labels: Tensor, returning: bool = False) -> "MixtureData":
+    def of_batch(
+        cls, points: Tensor, labels: Tensor, returning: bool = False, unit: bool = True
+    ) -> "MixtureData":
         """A batch alone, without points for earlier ones."""
-        return cls(points, labels, points[:0], labels[:0], points.new_empty(0), returning=returning)
+        none = points.new_empty(0)
+        return cls(points, labels, points[:0], labels[:0], none, returning=returning, unit=unit)
 
     @property
     def unlabelled(self) -> Tensor:
@@ -123,6 +132,8 @@ class MixtureParameters:
     """Whether sizes are predicted; otherwise categories are equally likely."""
     start_factor: int = 2
     """Number of novel categories at the start, relative to the number wanted."""
+    equal_widths: bool = True
+    """Whether points of unit length have densities of the same width in categories of few and of many images."""
 
 
 @dataclass(frozen=True)
@@ -153,18 +164,18 @@ def fit_mixtures(
     unlabelled = data.unlabelled
     x, labelled_index = data.points[unlabelled], index[: int((~unlabelled).sum())]
     known = Statistics.of_classes(evidence, index, n_known, evidence_weights)
-    model = Plda.fit(evidence, index, n_known, evidence_weights, data.known_spread, x)
+    model = _model(data, known, parameters)
     current = known.with_novel(_choose_starts(x, known, model, most, power, generator))
     offsets = x.new_zeros(n_known + most)
     weights = x.new_full((len(x), n_known + most), 1 / (n_known + most))
     for n_novel in range(most, least - 1, -1):
         for iteration in range(ITERATIONS + FIRST_ITERATIONS * (n_novel == most)):
             sizes = _predict_sizes(data, n_novel, weights[:, :n_known], parameters)
-            costs = -power * model.log_predictive(x, model.posterior(current.counts, current.sums))
+            costs = -power * model.log_density(x, current.counts, current.sums)
             weights, offsets = _transport(costs, offsets, sizes)
             current = known.with_assigned(x, weights)
-            if n_novel < most or iteration >= FIRST_ITERATIONS:
-                model = model.with_within(_within(x, weights, current, model))
+            if not model.trusted_at_start or n_novel < most or iteration >= FIRST_ITERATIONS:
+                model = model.refit(x, weights, current.counts, current.sums)
         of_all = x.new_zeros(len(data.points), n_known + n_novel)
         of_all[~unlabelled] = F.one_hot(labelled_index, n_known + n_novel).to(x.dtype)
         of_all[unlabelled] = weights
@@ -203,8 +214,17 @@ def _predict_sizes(
     return ClassSizes.predict(data.labels, n_novel)
 
 
+def _model(data: MixtureData, known: Statistics, parameters: MixtureParameters) -> Model:
+    """Start the density of images by the evidence of known categories, and by the unlabelled images."""
+    others = data.points[data.unlabelled]
+    if data.unit and parameters.equal_widths:
+        return Directions.start(others, known.sums)
+    evidence, index, weights = data.evidence()
+    return Plda.fit(evidence, index, len(known.counts), weights, data.known_spread, others)
+
+
 def _choose_starts(
-    points: Tensor, known: Statistics, model: Plda, n_novel: int, power: float, generator: torch.Generator
+    points: Tensor, known: Statistics, model: Model, n_novel: int, power: float, generator: torch.Generator
 ) -> Tensor:
     """Choose an image (m, d) to start each novel category from.
 
@@ -213,14 +233,13 @@ def _choose_starts(
     images most is taken.
     """
     unseen = power * model.log_unseen(points)
-    best = (power * model.log_predictive(points, model.posterior(known.counts, known.sums))).amax(dim=1)
+    best = (power * model.log_density(points, known.counts, known.sums)).amax(dim=1)
     chosen = []
     for _ in range(n_novel):
         gain = (unseen - best).clamp_min(0)
         chances = gain if bool((gain > 0).any()) else torch.ones_like(gain)
         candidates = torch.multinomial(chances, min(N_CANDIDATES, len(points)), generator=generator)
-        alone = model.posterior(points.new_ones(len(candidates)), points[candidates])
-        logits = torch.maximum(power * model.log_predictive(points, alone), best[:, None])
+        logits = torch.maximum(power * model.log_second(points, points[candidates]), best[:, None])
         winner = int(logits.sum(dim=0).argmax())
         best = logits[:, winner]
         chosen.append(candidates[winner])
@@ -239,11 +258,3 @@ def _transport(costs: Tensor, offsets: Tensor, sizes: ClassSizes) -> tuple[Tenso
         offsets = offsets.clamp(-_GREATEST_OFFSET, _GREATEST_OFFSET)
     weights = kernel * offsets.exp()
     return weights / weights.sum(dim=1, keepdim=True), offsets
-
-
-def _within(points: Tensor, weights: Tensor, statistics: Statistics, model: Plda) -> float:
-    """Expected squared distance of points to the mean of their category, per dimension; at most doubled or halved."""
-    posterior = model.posterior(statistics.counts, statistics.sums)
-    distances = torch.cdist(points, posterior.mean).square() + posterior.variance.sum(dim=1)
-    ratio = float((weights * distances).sum() / points.numel()) / model.within
-    return model.within * min(max(ratio, 0.5), 2.0)

@@ -42,7 +42,7 @@ class OpenWorldDiscoverer:
     Args:
         n_init: Runs of k-means in a batch without any known category.
         max_novel: As in `SemiSupervisedKMeansDiscoverer`.
-        grid: Values that parameters are selected from.
+        grid: Values that parameters are selected from; by default densities are Gaussian.
         missed_cost: As in `estimate_number`.
     """
 
@@ -53,7 +53,11 @@ class OpenWorldDiscoverer:
         grid: ParameterGrid | None = None,
         missed_cost: float = MISSED_COST,
     ) -> None:
-        self.n_init, self.max_novel, self.grid = n_init, max_novel, grid or ParameterGrid()
+        self.n_init, self.max_novel, self.grid = (
+            n_init,
+            max_novel,
+            grid or ParameterGrid(equal_widths=(False,)),
+        )
         self.missed_cost = missed_cost
         self.metric: ClassMetric | None = None
         """Of the last batch, fitted on the remembered and the new features; None before the first."""

@@ -1,5 +1,8 @@
 """Probabilistic linear discriminant analysis (PLDA): one Gaussian model of known, remembered and novel categories.
 
+It is used for features of few dimensions, whose length carries information, and for others where it is better than
+`directional`.
+
 In coordinates in which the covariance between categories is diagonal and that within a category is isotropic,
 
     mu_k ~ N(m, diag b)           mean of category k
@@ -15,7 +18,7 @@ and one without any is the density of an unseen category, N(m, diag(b + s)).
 """
 
 from dataclasses import dataclass, replace
-from typing import Self
+from typing import ClassVar, Self
 
 import torch
 from torch import Tensor
@@ -48,6 +51,8 @@ class Plda:
     """b (d,), their variance."""
     within: float
     """s, the variance of the images of a category."""
+    trusted_at_start: ClassVar[bool] = True
+    """The variance of labelled images is kept in the first iterations of a mixture."""
 
     @classmethod
     def fit(
@@ -92,6 +97,24 @@ class Plda:
         """Posterior of the means of categories with `counts` (K,) images that sum to `sums` (K, d)."""
         variance = 1 / (1 / self.between + counts[:, None] / self.within)
         return Posterior(variance * (self.mean / self.between + sums / self.within), variance)
+
+    def log_density(self, points: Tensor, counts: Tensor, sums: Tensor) -> Tensor:
+        """Log-density (n, K) of points (n, d) as the next image of each category, with `counts` (K,) and `sums` (K, d)."""
+        return self.log_predictive(points, self.posterior(counts, sums))
+
+    def log_second(self, points: Tensor, firsts: Tensor) -> Tensor:
+        """Log-density (n, m) of points (n, d) as the second image of categories with the images `firsts` (m, d)."""
+        return self.log_density(points, points.new_ones(len(firsts)), firsts)
+
+    def refit(self, points: Tensor, weights: Tensor, counts: Tensor, sums: Tensor) -> Self:
+        """Estimate s by the squared distances of points (n, d), with weights (n, K), to the means of their categories.
+
+        It is at most doubled or halved. `counts` (K,) and `sums` (K, d) are those of the categories with these points.
+        """
+        posterior = self.posterior(counts, sums)
+        distances = torch.cdist(points, posterior.mean).square() + posterior.variance.sum(dim=1)
+        ratio = float((weights * distances).sum() / points.numel()) / self.within
+        return self.with_within(self.within * min(max(ratio, 0.5), 2.0))
 
     def log_predictive(self, points: Tensor, posterior: Posterior) -> Tensor:
         """Log-density (n, K) of points (n, d) as the next image of each category, up to a constant."""

@@ -252,11 +252,11 @@ def test_estimated_numbers_stand_beside_the_true_ones(tmp_path: Path) -> None:
         return change
 
     second = edited(runs[1], edit((4, 4), None))
-    for error, told in ((0.75, "0.8"), (None, "")):
+    for error, told, covered in ((0.75, "0.8", "1 of 1"), (0.6, "0.6", "0 of 1"), (None, "", "")):
         first = edited(runs[0], edit((3, 5), error))
         [row] = csv.DictReader(io.StringIO(run_table([first, second], "numbers", "csv")))
         assert (row["there_are"], row["task_1"], row["task_2"]) == ("4", "3, 4", "5, 4")
-        assert (row["off"], row["own_error"]) == ("0.5", told)
+        assert (row["off"], row["own_error"], row["covered"]) == ("0.5", told, covered)
 
 
 def test_the_best_of_each_column_is_bold_and_of_forgetting_the_least() -> None:

@@ -14,6 +14,8 @@ from camp.bench.results import StoredRun, TaskResults
 Metric = Literal["all", "known", "novel", "forgetting", "plasticity", "incremental"]
 METRICS: tuple[Metric, ...] = ("all", "known", "novel", "forgetting", "plasticity", "incremental")
 """Columns of the comparison, in the paper's order: final accuracy by group of classes, and of all classes the rest."""
+NORMAL_90 = 1.645
+"""Number of standard errors on both sides of an estimate within which a normal distribution has 90 %."""
 
 
 def metric(group: RunGroup, name: Metric, protocol: Protocol = "agnostic") -> Spread | None:
@@ -90,7 +92,8 @@ def per_task(groups: Sequence[RunGroup], protocol: Protocol = "agnostic") -> Tab
 def numbers_of_categories(groups: Sequence[RunGroup], protocol: Protocol = "agnostic") -> Table:
     """One row for each group: true and used numbers of novel categories, and their mean absolute error.
 
-    `own error` is the standard error that the method itself estimates. `protocol` changes nothing.
+    `own error` is the standard error that the method itself estimates, and `covered` the tasks in which the true
+    number lies within NORMAL_90 of these (90 % of a normal distribution). `protocol` changes nothing.
     """
     most = max(len(group.first.results.tasks) for group in groups)
     datasets = len({group.first.results.dataset for group in groups}) > 1
@@ -104,11 +107,21 @@ def numbers_of_categories(groups: Sequence[RunGroup], protocol: Protocol = "agno
         every = [task for own in tasks for task in own]
         off = mean(abs(task.novel_used - task.novel_true) for task in every)
         estimated = mean(task.novel_error for task in every)
-        row += [f"{off:.1f}", None if estimated is None else f"{estimated:.1f}"]
+        row += [f"{off:.1f}", None if estimated is None else f"{estimated:.1f}", _covered(every)]
         rows.append(tuple(row))
     columns = [*(["dataset"] if datasets else []), "method", "there are"]
-    columns += [*(f"task {i + 1}" for i in range(most)), "off", "own error"]
+    columns += [*(f"task {i + 1}" for i in range(most)), "off", "own error", "covered"]
     return Table(tuple(columns), rows)
+
+
+def _covered(tasks: Sequence[TaskResults]) -> str | None:
+    """Count the tasks with an error, and those of them in which the true number is within it, as `18 of 20`."""
+    inside = [
+        abs(task.novel_used - task.novel_true) <= NORMAL_90 * task.novel_error
+        for task in tasks
+        if task.novel_error is not None
+    ]
+    return f"{sum(inside)} of {len(inside)}" if inside else None
 
 
 TABLES: dict[str, Callable[[Sequence[RunGroup], Protocol], Table]] = {

@@ -5,9 +5,9 @@
     k(x) = argmax_k cos(S^{-1/2} (u - m), S^{-1/2} (c_k - m))            the classifier; m is the mean of the centroids
 
 Discovery whitens u by S, keeps the first d principal components and fits a mixture of categories to them, whose sizes have
-a prior estimated from the labelled classes (`discovery/category_mixture.py`). The parameters s and d, the exponent t of
-densities and the number of novel categories are selected in each task by cross-validation that hides the labels of some
-known classes (`discovery/simulated_novelty.py`). Adaptation carries centroids and scatter by the same affine map. Remembered are K
+a prior estimated from the labelled classes (`discovery/category_mixture.py`). The parameters s and d and the exponent t of
+densities are selected in each task by cross-validation that hides the labels of some known classes
+(`discovery/simulated_novelty.py`), by which the number of novel categories is estimated too (`discovery/novel_number.py`). Adaptation carries centroids and scatter by the same affine map. Remembered are K
 centroids and one D x D matrix, and no image.
 
 Training is CAMP's, and off by default (docs/results.md, "Ablation of CAMP+").
@@ -44,6 +44,9 @@ class CampPlusSettings(CampSettings):
     """d, the number of principal components that are clustered; by default selected by cross-validation."""
     power: float | None = None
     """t, the exponent of the densities of categories; by default selected by cross-validation."""
+    equal_widths: bool | None = None
+    """Whether the densities of categories of few and of many images are equally wide; by default selected by
+    cross-validation."""
     size_prior: bool = True
     """Predict the sizes of categories from those of the labelled classes; off for the ablation."""
     returning: bool = True
@@ -57,7 +60,7 @@ class CampPlusSettings(CampSettings):
 
     def grid(self) -> ParameterGrid:
         """Return the values that parameters are selected from; those that were given are fixed."""
-        given = {name: getattr(self, name) for name in ("shrinkage", "n_components", "power")}
+        given = {name: getattr(self, name) for name in ("shrinkage", "n_components", "power", "equal_widths")}
         selected = {name: (value,) for name, value in given.items() if value is not None}
         return ParameterGrid(**selected, size_prior=self.size_prior, start_factor=self.start_factor)
 
