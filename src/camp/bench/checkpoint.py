@@ -128,7 +128,10 @@ def _values(checkpoint: Checkpoint) -> dict[str, Any]:
 
 
 def _checkpoint(values: dict[str, Any], tensors: dict[str, Tensor]) -> Checkpoint:
-    """Return the checkpoint; tensors are cloned because rounding depends on their alignment in memory."""
-    clones = {name: tensor.clone() for name, tensor in tensors.items()}
+    """Return the checkpoint; tensors are cloned because rounding depends on their alignment in memory.
+
+    Their order is that of their names, on which the order of sums over parameters depends.
+    """
+    clones = {name: tensor.clone() for name, tensor in sorted(tensors.items())}
     categories = _CATEGORIES.validate_python(values["method"]["categories"])
     return Checkpoint.model_validate({**values, "state": MethodState(clones, categories)})

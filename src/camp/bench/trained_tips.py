@@ -54,4 +54,4 @@ class TrainedTips:
 
 def _tensors(data: bytes) -> dict[str, Tensor]:
     """Read tensors; they are cloned because rounding depends on their alignment in memory."""
-    return {name: tensor.clone() for name, tensor in load(data).items()}
+    return {name: tensor.clone() for name, tensor in sorted(load(data).items())}

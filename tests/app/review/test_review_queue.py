@@ -15,7 +15,7 @@ from camp.app.review.state import ReviewState
 from camp.app.review.suggestions import SHRINKAGE, leave_one_out_distances, suggest
 from camp.app.workspace.events import Confirmed, Moved, Named, Propagated, standing
 from camp.app.workspace.knowledge import CLUSTERED, REVIEWED
-from camp.app.workspace.log import read_log
+from camp.app.workspace.log import end_file, read_log
 from camp.app.workspace.report import BatchReport
 from camp.app.workspace.step_files import Step, load_step, save_step
 from camp.app.workspace.workspace import Workspace
@@ -261,11 +261,13 @@ def test_a_kill_in_the_middle_of_writing_leaves_whole_decisions_only(
 ) -> None:
     decide(page, "confirmed", category=1, rows=clustered(workspace, 1)[:2])
     whole = state(workspace.knowledge())
-    decide(page, "merged-several", into=8, categories=[9, 10])
     log = Path(workspace.name) / "events.jsonl"
+    counted = end_file(log).read_bytes()
+    decide(page, "merged-several", into=8, categories=[9, 10])
     content = log.read_bytes()
     last = content.rstrip(b"\n").rfind(b"\n") + 1
-    for end in range(last, len(content), 7):
+    end_file(log).write_bytes(counted)  # it is written after the line
+    for end in range(last, len(content) - 1, 7):
         log.write_bytes(content[:end])
         assert state(Workspace.open(Path(workspace.name)).knowledge()) == whole
 

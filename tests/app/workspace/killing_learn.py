@@ -22,7 +22,7 @@ from camp.app.workspace import thumbnails as thumbnail_files
 from camp.app.workspace.events import Event
 from camp.cli import main
 from camp.data.bank.store import Store
-from camp.discovery import kmeans_discoverer
+from camp.discovery.open_world_discoverer import OpenWorldDiscoverer
 from camp.methods.tip_method import TipMethod
 
 
@@ -64,7 +64,7 @@ def training() -> None:
 
 def clustering() -> None:
     """Before the categories are found."""
-    before(kmeans_discoverer, "semi_supervised_kmeans")
+    before(OpenWorldDiscoverer, "discover")
 
 
 def thumbnails() -> None:

@@ -13,10 +13,10 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 import pytest
-from hypothesis import assume, settings
+from hypothesis import settings
 from hypothesis import strategies as st
-from hypothesis.stateful import Bundle, RuleBasedStateMachine, consumes, invariant, rule
-from small_knowledge import enter, knowledge, learned
+from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
+from small_knowledge import enter, knowledge, learned, state
 
 from camp.app.workspace.check import check_workspace
 from camp.app.workspace.events import Decision, Discarded, Merged, Moved, Named
@@ -82,8 +82,6 @@ class History:
 
 class WorkspaceMachine(RuleBasedStateMachine):
     """A workspace on disk and its model."""
-
-    copies = Bundle("copies")
 
     def __init__(self) -> None:
         super().__init__()
@@ -165,27 +163,29 @@ class WorkspaceMachine(RuleBasedStateMachine):
     def reopen(self) -> None:
         self.workspace = Workspace.open(self.root / "W")
 
-    @rule(target=copies)
-    def copy(self) -> tuple[Path, Model]:
-        """A backup."""
-        place = Path(tempfile.mkdtemp(dir=self.root)) / "W"
-        return Path(shutil.copytree(self.root / "W", place)), self.history.now
-
-    @rule(data=st.data(), backup=consumes(copies))
-    def corrupt(self, data: st.DataObject, backup: tuple[Path, Model]) -> None:
-        """A changed byte of a copy is noticed, or changes nothing."""
-        place, model = backup
+    @rule(
+        faults=st.lists(
+            st.tuples(st.integers(0, 99), st.floats(0, 1), st.integers(1, 255)), min_size=8, max_size=8
+        )
+    )
+    def corrupt(self, faults: list[tuple[int, float, int]]) -> None:
+        """A changed byte of any file is noticed, or changes nothing."""
+        everything, place = _everything(Workspace.open(self.root / "W")), self.root / "copy"
+        shutil.copytree(self.root / "W", place)
         files = sorted(path for path in place.rglob("*") if path.is_file() and path.stat().st_size)
-        path = data.draw(st.sampled_from(files))
-        assume(path.name not in ("workspace.json", ".lock"))
-        content = bytearray(path.read_bytes())
-        content[data.draw(st.integers(0, len(content) - 1))] ^= data.draw(st.integers(1, 255))
-        path.write_bytes(bytes(content))
-        try:
-            assert _model_of(Workspace.open(place), model.highest) == model
-        except CampError:
-            assert check_workspace(place, Progress(quiet=True))
-        shutil.rmtree(place.parent)
+        files = [path for path in files if path.name != "workspace.json"]
+        for number, part, bits in faults:
+            path = files[number % len(files)]
+            whole = path.read_bytes()
+            changed = bytearray(whole)
+            changed[round(part * (len(whole) - 1))] ^= bits
+            path.write_bytes(bytes(changed))
+            try:
+                assert _everything(Workspace.open(place)) == everything
+            except CampError:
+                assert check_workspace(place, Progress(quiet=True))
+            path.write_bytes(whole)
+        shutil.rmtree(place)
 
     @invariant()
     def as_the_model(self) -> None:
@@ -196,6 +196,15 @@ def _model_of(workspace: Workspace, highest: int) -> Model:
     known = workspace.knowledge()
     names = {one.id: one.name for one in known.live()}
     return Model(names, tuple(known.images.category.tolist()), highest)
+
+
+def _everything(workspace: Workspace) -> tuple[object, ...]:
+    known = workspace.knowledge()
+    images, tip = known.images, workspace.storage.tip(known.step)
+    arrays = (images.features, images.points, images.positions, images.digests, images.steps)
+    tensors = [*known.metric.state().values(), *tip.values()]
+    content = [array.tobytes() for array in arrays], [tensor.numpy().tobytes() for tensor in tensors]
+    return *state(known), images.files, *content, workspace.events(), workspace.reports()
 
 
 def _killed(action: Callable[[], object], number: int) -> None:

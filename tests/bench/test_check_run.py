@@ -69,8 +69,8 @@ DAMAGE: dict[str, tuple[Callable[[Path], None], str]] = {
     "predictions": (lambda run: digit(run / "predictions.csv"), "predictions.csv was changed"),
     "no predictions": (lambda run: (run / "predictions.csv").unlink(), "predictions.csv is missing"),
     "metrics": (lambda run: digit(run / "metrics.jsonl"), "metrics.jsonl was changed"),
-    "state": (lambda run: digit(run / "checkpoint" / "state.json"), "state.json is damaged"),
-    "tensors": (lambda run: flip(tensors(run)), "is damaged (it was changed since it was written)"),
+    "state": (lambda run: digit(run / "checkpoint" / "state.json"), "is damaged (state.json was changed since it was written)"),
+    "tensors": (lambda run: flip(tensors(run)), "safetensors was changed since it was written)"),
 }  # fmt: skip
 
 
@@ -89,7 +89,7 @@ def test_damage_is_found(run: Path, capsys: pytest.CaptureFixture[str], damage: 
 def test_a_damaged_checkpoint_is_not_continued(run: Path, path: str) -> None:
     flip(tensors(run)) if path == "tensors" else digit(run / "checkpoint" / path)
     with pytest.raises(
-        CampError, match=r"The checkpoint .* is damaged \(it was changed since it was written\)"
+        CampError, match=r"The checkpoint .* is damaged \(\S+ was changed since it was written\)"
     ):
         load_checkpoint(run / "checkpoint")
 
