@@ -5,7 +5,6 @@ import dataclasses
 import pytest
 import torch
 import torch.nn.functional as F
-from small_batches import classes
 
 from camp.core.progress import Progress
 from camp.core.types import UNLABELLED
@@ -13,15 +12,27 @@ from camp.discovery import simulated_novelty
 from camp.discovery.base import KnownCategories
 from camp.discovery.class_metric import fit_components
 from camp.discovery.class_scatter import WithinClassScatter
-from camp.discovery.novel_number import estimate_number
 from camp.discovery.simulated_novelty import (
     Fold,
     ParameterGrid,
     SimulatedNovelty,
+    estimate_number,
     select_parameters,
 )
 
 QUIET = Progress(quiet=True)
+
+
+def classes(known: int, novel: int, per_class: int, nuisance: float, seed: int = 0):
+    """Unit features of classes whose means differ in ten directions, with variation in four others that all share."""
+    draw = torch.Generator().manual_seed(seed)
+    truth = torch.arange(known + novel).repeat_interleave(per_class)
+    x = torch.zeros(len(truth), 40)
+    x[:, :10] = torch.randn(known + novel, 10, generator=draw)[truth]
+    x[:, 10:14] = nuisance * torch.randn(len(truth), 4, generator=draw)
+    x += 0.15 * torch.randn(len(truth), 40, generator=draw)
+    labels = truth.where((truth < known) & (torch.rand(len(truth), generator=draw) < 0.5), UNLABELLED)
+    return F.normalize(x, dim=1), labels, truth
 
 
 SINGLE = ParameterGrid(shrinkage=(0.3,), n_components=(16,), power=(0.5,))
@@ -32,6 +43,41 @@ def simulation(u, labels, grid=None, seed=0):
     draw = torch.Generator().manual_seed(seed)
     scatter, known = WithinClassScatter.empty(u.shape[1]), KnownCategories.empty(u.shape[1])
     return SimulatedNovelty(u, labels, known, scatter, grid or ParameterGrid(), draw)
+
+
+def test_the_number_of_novel_classes_has_an_error():
+    for novel, seed in ((2, 0), (5, 1)):
+        u, labels, _ = classes(12, novel, 24, nuisance=1.0, seed=seed)
+        estimate = estimate_number(simulation(u, labels, SINGLE), 8, QUIET)
+        assert abs(estimate.n_novel - novel) <= 1
+        assert estimate.standard_error is not None
+        assert estimate.standard_error < 1.5
+        assert [k for k, _ in estimate.curve] == list(range(12, 21))
+
+
+def test_the_number_is_the_mean_of_the_folds_and_higher_where_missing_one_costs_more(monkeypatch):
+    of_folds = [dict.fromkeys(range(8), 0.0) | {best: 1.0} for best in (1, 2, 2, 3, 3, 3, 4, 6)]
+    of_folds[1] |= {0: 1.0}  # as good in this fold, and worse in the others
+    u, labels, _ = classes(8, 2, 20, nuisance=1.0)
+    same = simulation(u, labels, SINGLE)
+    monkeypatch.setattr(same, "score_numbers", lambda *_: of_folds)
+    estimate = estimate_number(same, 7, QUIET)
+    assert estimate.n_novel == 3
+    assert estimate.standard_error == pytest.approx(1.5118579)
+    # By hand: 3 costs 4 + 1 + 1 below and c (1 + 9) above, 4 costs 9 + 4 + 4 + 1 + 1 + 1 below and c 4 above.
+    assert estimate_number(same, 7, QUIET, missed_cost=2.3).n_novel == 3
+    assert estimate_number(same, 7, QUIET, missed_cost=2.4).n_novel == 4
+
+
+@pytest.mark.parametrize(("novel", "seed"), [(0, 0), (1, 1), (2, 2), (3, 3), (2, 3), (3, 1)])
+def test_well_separated_classes_are_counted_exactly(novel, seed):
+    # In the last two cases one cluster fewer has the same score: two novel classes share one at no cost.
+    draw = torch.Generator().manual_seed(seed)
+    truth = torch.arange(6 + novel).repeat_interleave(20)
+    x = 3 * torch.randn(6 + novel, 48, generator=draw)[truth] + torch.randn(len(truth), 48, generator=draw)
+    labels = truth.where((truth < 6) & (torch.arange(len(truth)) % 2 == 0), UNLABELLED)
+    estimate = estimate_number(simulation(F.normalize(x, dim=1), labels, SINGLE), 10, QUIET)
+    assert estimate.n_novel == novel
 
 
 def test_a_sample_of_many_images_is_used(monkeypatch):
@@ -143,6 +189,12 @@ def test_points_are_principal_components_at_unit_length():
     expected = F.normalize(centred @ axes[:6].T, dim=1)
     got = fit_components(u, scatter, 8, 0.4).points(6, unit=True).double()
     torch.testing.assert_close(torch.cdist(got, got), torch.cdist(expected, expected), atol=0.02, rtol=0.0)
+
+
+def test_the_same_generator_gives_the_same_result():
+    u, labels, _ = classes(8, 3, 16, nuisance=1.0)
+    one, two = (estimate_number(simulation(u, labels, SINGLE, seed=4), 8, QUIET) for _ in range(2))
+    assert one == two
 
 
 @pytest.mark.parametrize("unit", [True, False])

@@ -22,12 +22,12 @@ from camp.discovery.category_mixture import MixtureData, MixtureParameters, disc
 from camp.discovery.class_metric import compares_directions, fit_components, principal_axes
 from camp.discovery.class_scatter import WithinClassScatter, class_sums
 from camp.discovery.kmeans_discoverer import SemiSupervisedKMeansDiscoverer
-from camp.discovery.novel_number import estimate_number
 from camp.discovery.number_of_categories import estimate_without_labels
 from camp.discovery.simulated_novelty import (
     DiscoveryParameters,
     ParameterGrid,
     SimulatedNovelty,
+    estimate_number,
     mixture_data,
     select_parameters,
 )

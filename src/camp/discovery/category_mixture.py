@@ -132,7 +132,7 @@ class MixtureParameters:
     """Whether sizes are predicted; otherwise categories are equally likely."""
     start_factor: int = 2
     """Number of novel categories at the start, relative to the number wanted."""
-    equal_widths: bool = True
+    equal_widths: bool = False
     """Whether points of unit length have densities of the same width in categories of few and of many images."""
 
 

@@ -53,7 +53,10 @@ class ClassSizes:
         counts = labelled.unique(return_counts=True)[1].double()
         mean = counts.mean()
         ratio = (n_unlabelled - n_novel * mean) / (counts.sum() + n_novel * mean)
-        a, size, variance = size_moments(counts, ratio.clamp_min(_LEAST_RATIO))
+        a = 1 / (1 + ratio.clamp_min(_LEAST_RATIO))
+        size = mean / a  # E
+        of_counts = counts.var() if len(counts) > 1 else counts.new_zeros(())
+        variance = ((of_counts - a * (1 - a) * size) / a**2).clamp_min(0)  # V
         scale = 1 / (a * variance + (1 - a) * size)
         known = (1 - a) * (size + (counts - mean) * (variance - size) * scale)
         expected = torch.cat([known, size.expand(n_novel)]).clamp_min(_LEAST_SIZE)
@@ -79,11 +82,3 @@ class ClassSizes:
     def strengths(self) -> Tensor:
         """How strictly categories follow the expected sizes, h = 1 - v / e (K,), from 0 (not at all) to 1 (exactly)."""
         return (1 - self.dispersion).clamp_min(0)
-
-
-def size_moments(counts: Tensor, ratio: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-    """Estimate a, E and V by the numbers of labelled images n_c, `counts` (K,), and (1 - a) / a, `ratio`."""
-    a = 1 / (1 + ratio)
-    size = counts.mean() / a
-    of_counts = counts.var() if len(counts) > 1 else counts.new_zeros(())
-    return a, size, ((of_counts - a * (1 - a) * size) / a**2).clamp_min(0)

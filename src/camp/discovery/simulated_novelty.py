@@ -8,19 +8,20 @@ images of the other classes, which must lie in the category of their class. The 
 best mean score over the folds is selected. Labels of novel classes are never used. Selected one
 after the other:
 
-1. whether densities in the mixture have equal widths;
-2. their power;
-3. the shrinkage of the within-class scatter together with the number of principal components.
+1. the number of novel categories where it is not given, with the best power of densities in the mixture: the
+   mean of the best numbers of single folds, whose standard deviation is the error of the estimate;
+2. whether densities have equal widths;
+3. their power;
+4. the shrinkage of the within-class scatter together with the number of principal components.
 
-The first of equally good settings is taken. The number of novel categories, where it is not given, is
-estimated before (`novel_number`). It is not evaluated by recall, as a hidden class that shares its
-category with a novel one has full recall: the category has to agree with the images, labelled or not,
-that the class has in a fit in which nothing is hidden. With fewer than MIN_CLASSES known classes no class can be
+The first of equally good settings is taken. The number is not evaluated by recall, as a hidden class
+that shares its category with a novel one has full recall: the category has to agree with the images,
+labelled or not, that the class has in a fit in which nothing is hidden. With fewer than MIN_CLASSES known classes no class can be
 hidden, and the defaults are used.
 """
 
 import itertools
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 import torch
@@ -28,14 +29,14 @@ from torch import Tensor
 
 from camp.core.progress import Bar, Progress
 from camp.core.types import UNLABELLED
-from camp.discovery.base import KnownCategories
+from camp.discovery.base import KnownCategories, NumberEstimate
 from camp.discovery.category_mixture import (
     MixtureData,
     MixtureParameters,
     discover_by_mixture,
     fit_mixtures,
 )
-from camp.discovery.category_search import random_groups
+from camp.discovery.category_search import curve, random_groups
 from camp.discovery.class_metric import Components, compares_directions, fit_components
 from camp.discovery.class_scatter import WithinClassScatter
 from camp.discovery.hungarian import match
@@ -75,7 +76,7 @@ class ParameterGrid:
     shrinkage: tuple[float, ...] = (0.7, 0.5, 0.9)
     n_components: tuple[int, ...] = (64, 32, 128)
     power: tuple[float, ...] = (0.5, 0.25, 1.0)
-    equal_widths: tuple[bool, ...] = (True, False)
+    equal_widths: tuple[bool, ...] = (False, True)
     size_prior: bool = True
     """As in `MixtureParameters`, and not selected; so is the next."""
     start_factor: int = 2
@@ -174,27 +175,6 @@ def _mean_of_best_pairs(scores: Tensor) -> float:
     return sum(float(scores[pair]) for pair in match(-scores)) / scores.shape[1]
 
 
-@dataclass(frozen=True)
-class FoldNumbers:
-    """What a fold tells about every number of novel categories, apart from those for its hidden classes."""
-
-    n_hidden: int
-    """Number of labelled images of its hidden classes."""
-    agreement: dict[int, float]
-    """`Fold.agreement` by number."""
-    found: dict[int, float]
-    """Share of the labelled images of hidden classes that lie in novel categories, by number."""
-    mistaken: dict[int, float]
-    """Share of the hidden images of other classes that do."""
-    flagged: dict[int, float]
-    """Share of the images without any label that do."""
-
-
-def _share(rows: Tensor) -> float:
-    """Share of `rows` (n,) that are true, 0 of none."""
-    return float(rows.double().mean()) if len(rows) else 0.0
-
-
 class SimulatedNovelty:
     """The folds of a batch, on which parameters and numbers of clusters are evaluated.
 
@@ -261,21 +241,23 @@ class SimulatedNovelty:
         found = discover_by_mixture(data, count, parameters.mixture, draw)
         return fold.score(found.argmax(dim=1), self.labels)
 
-    def score_numbers(self, parameters: DiscoveryParameters, max_novel: int, bar: Bar) -> list["FoldNumbers"]:
-        """Evaluate each fold with 0 to `max_novel` categories beside those of all known classes."""
+    def score_numbers(
+        self, parameters: DiscoveryParameters, max_novel: int, bar: Bar
+    ) -> list[dict[int, float]]:
+        """Agreement of each fold with 0 to `max_novel` categories beside those of all known classes."""
         members = self._sweep(self.whole, self.seeds[0], parameters, max_novel)
         bar.advance()
         scores = []
         for fold, seed in zip(self.folds, self.seeds):
             found = self._sweep(fold, seed, parameters, max_novel)
-            agreement = {
-                number: fold.agreement(categories, self.labels, members[number], self.whole.shown_classes)
-                for number, categories in found.items()
-            }
-            novel = {number: categories >= len(fold.shown_classes) for number, categories in found.items()}
-            rows = (fold.hidden_classes, fold.hidden_images, self.labels == UNLABELLED)
-            shares = ({number: _share(of[kept]) for number, of in novel.items()} for kept in rows)
-            scores.append(FoldNumbers(int(fold.hidden_classes.sum()), agreement, *shares))
+            scores.append(
+                {
+                    number: fold.agreement(
+                        found[number], self.labels, members[number], self.whole.shown_classes
+                    )
+                    for number in range(max_novel + 1)
+                }
+            )
             bar.advance()
         return scores
 
@@ -325,6 +307,51 @@ def mixture_data(
 
 def _n_unlabelled(fold: Fold) -> int:
     return int((fold.shown == UNLABELLED).sum())
+
+
+def estimate_number(
+    simulation: SimulatedNovelty, max_novel: int, progress: Progress, missed_cost: float = 1.0
+) -> NumberEstimate:
+    """Estimate the number of novel categories, with the best power and otherwise the default parameters.
+
+    Every fold f has a best number N_f, of several the one with the best mean score over the folds. The estimate is the number n that minimises the expected loss
+
+        sum_f  c max(N_f - n, 0)^2 + max(n - N_f, 0)^2
+
+    over the folds, their mean for c = 1. The error is the standard deviation of N_f. It is not divided by the root of the
+    number of folds, since all folds have the same novel classes.
+
+    Args:
+        simulation: With at least one fold.
+        max_novel: Greatest number considered.
+        progress: Receives a bar.
+        missed_cost: c, what a missed category costs relative to a split one.
+    """
+    candidates = simulation.grid.powers(simulation.grid.default())
+    best: tuple[float, list[dict[int, float]], dict[int, float]] | None = None
+    with progress.track("Number of categories", len(candidates) * (len(simulation.folds) + 1)) as bar:
+        for parameters in candidates:
+            of_folds = simulation.score_numbers(parameters, max_novel, bar)
+            scores = {number: _mean([fold[number] for fold in of_folds]) for number in of_folds[0]}
+            if best is None or max(scores.values()) > best[0]:
+                best = max(scores.values()), of_folds, scores
+    assert best is not None
+    _, of_folds, scores = best
+    of_single = [_best_number(fold, scores) for fold in of_folds]
+    n_novel = min(range(max_novel + 1), key=lambda number: _expected_loss(number, of_single, missed_cost))
+    error = float(torch.tensor(of_single).double().std())
+    return NumberEstimate(n_novel, curve(scores, simulation.n_known), error)
+
+
+def _best_number(of_fold: Mapping[int, float], scores: Mapping[int, float]) -> int:
+    """Number with the highest score of a fold; of several the one with the highest mean score, or the greatest."""
+    top = max(of_fold.values())
+    return max((scores[number], number) for number, score in of_fold.items() if score == top)[1]
+
+
+def _expected_loss(number: int, of_folds: Sequence[int], missed_cost: float) -> float:
+    """Mean squared difference of `number` from those of single folds, times `missed_cost` where it is too low."""
+    return _mean([(missed_cost if number < best else 1.0) * (number - best) ** 2 for best in of_folds])
 
 
 def select_parameters(

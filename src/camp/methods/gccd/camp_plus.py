@@ -7,7 +7,7 @@
 Discovery whitens u by S, keeps the first d principal components and fits a mixture of categories to them, whose sizes have
 a prior estimated from the labelled classes (`discovery/category_mixture.py`). The parameters s and d and the exponent t of
 densities are selected in each task by cross-validation that hides the labels of some known classes
-(`discovery/simulated_novelty.py`), by which the number of novel categories is estimated too (`discovery/novel_number.py`). Adaptation carries centroids and scatter by the same affine map. Remembered are K
+(`discovery/simulated_novelty.py`), and so are the kind of densities and the number of novel categories. Adaptation carries centroids and scatter by the same affine map. Remembered are K
 centroids and one D x D matrix, and no image.
 
 Training is CAMP's, and off by default (docs/results.md, "Ablation of CAMP+").
