@@ -348,7 +348,7 @@ def score(months: Path, place: Path, predictions: Path) -> None:
 
 def review(months: Path, place: Path) -> None:
     """Name each category after its majority class, or merge it into the category that has this name."""
-    from camp.app.workspace.events import Merged, Named
+    from camp.app.workspace.decisions import Merged, Named
     from camp.app.workspace.workspace import Workspace
 
     workspace = Workspace.open(place)

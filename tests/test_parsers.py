@@ -14,7 +14,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from camp.app.inputs.folders import read_folder
-from camp.app.workspace.events import Named
+from camp.app.workspace.decisions import Named
 from camp.app.workspace.log import read_log
 from camp.app.workspace.storage import FolderStorage, WorkspaceSettings
 from camp.bench.run_folder import RunConfig, RunFolder

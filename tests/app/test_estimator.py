@@ -16,7 +16,7 @@ from camp import CAMP
 from camp.app.inputs.folders import read_folder
 from camp.app.prediction.model import open_model
 from camp.app.prediction.predict import Prediction, predict
-from camp.app.workspace.events import Merged, Named
+from camp.app.workspace.decisions import Merged, Named
 from camp.app.workspace.pipeline import LearnRequest, learn_folder
 from camp.app.workspace.status import status_text
 from camp.app.workspace.storage import WorkspaceSettings

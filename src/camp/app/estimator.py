@@ -18,7 +18,7 @@ from camp.app.inputs.arrays import ArrayImages, ImageReader, Label, read_label
 from camp.app.inputs.base import InputError
 from camp.app.prediction.model import Model
 from camp.app.prediction.predict import UNKNOWN, Unreadable, points
-from camp.app.workspace.events import Decision, Merged, Named
+from camp.app.workspace.decisions import Decision, Merged, Named
 from camp.app.workspace.knowledge import category_title
 from camp.app.workspace.pipeline import VECTORS, LearnRequest, learn_batch
 from camp.app.workspace.storage import MemoryStorage, WorkspaceSettings

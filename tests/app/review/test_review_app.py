@@ -9,7 +9,8 @@ from fastapi.testclient import TestClient
 from small_workspace import small_workspace
 
 from camp.app.review.app import review_app
-from camp.app.workspace.events import Named, standing
+from camp.app.workspace.decisions import Named
+from camp.app.workspace.history import standing
 from camp.app.workspace.knowledge import DISCARDED, REVIEWED
 from camp.app.workspace.storage import WorkspaceSettings
 from camp.app.workspace.workspace import Workspace

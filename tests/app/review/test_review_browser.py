@@ -21,7 +21,8 @@ from starlette.types import Message, Receive, Scope, Send
 from camp.app.prediction.keep_unknown import unknown_keeper
 from camp.app.review.app import review_app
 from camp.app.web.guard import Guard
-from camp.app.workspace.events import Decision, Elsewhere, Named, Propagated, standing
+from camp.app.workspace.decisions import Decision, Elsewhere, Named, Propagated
+from camp.app.workspace.history import standing
 from camp.app.workspace.kept_unknown import tip_fingerprint
 from camp.app.workspace.workspace import Workspace
 

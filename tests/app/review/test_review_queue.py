@@ -13,7 +13,8 @@ from small_workspace import NAMES
 from camp.app.review.questions import MAX_CHECKED, WORTH_ASKING, look_alikes
 from camp.app.review.state import ReviewState
 from camp.app.review.suggestions import SHRINKAGE, leave_one_out_distances, suggest
-from camp.app.workspace.events import Confirmed, Moved, Named, Propagated, standing
+from camp.app.workspace.decisions import Confirmed, Moved, Named, Propagated
+from camp.app.workspace.history import standing
 from camp.app.workspace.knowledge import CLUSTERED, REVIEWED
 from camp.app.workspace.log import end_file, read_log
 from camp.app.workspace.report import BatchReport

@@ -15,7 +15,7 @@ from small_workspace import small_workspace
 from camp.app.review import app as review
 from camp.app.review.app import review_app
 from camp.app.web.guard import Guard
-from camp.app.workspace.events import Named
+from camp.app.workspace.decisions import Named
 from camp.app.workspace.workspace import Workspace
 
 CHROMIUM = next(filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))), None)

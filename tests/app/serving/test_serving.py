@@ -22,7 +22,7 @@ from camp.app.prediction.predict import Prediction, predict
 from camp.app.serving import app as serving
 from camp.app.serving.app import Bodies, latest_model, prediction_app
 from camp.app.serving.batcher import BusyError
-from camp.app.workspace.events import Named
+from camp.app.workspace.decisions import Named
 from camp.app.workspace.kept_unknown import UnknownKeeper, read_kept
 from camp.app.workspace.log import end_file
 from camp.app.workspace.workspace import Workspace

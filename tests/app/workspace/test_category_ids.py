@@ -4,7 +4,7 @@ import numpy as np
 from small_knowledge import EACH, knowledge
 
 from camp.app.workspace.category_ids import Link, find_links, number_labels, split_repeated
-from camp.app.workspace.events import Discarded, Merged
+from camp.app.workspace.decisions import Discarded, Merged
 from camp.app.workspace.knowledge import DISCARDED, REVIEWED
 from camp.core.types import UNLABELLED
 

@@ -11,7 +11,8 @@ from PIL import Image
 from small_images import tree
 from small_knowledge import enter, knowledge, learned, state
 
-from camp.app.workspace.events import Lost, Merged, Moved, Named
+from camp.app.workspace.decisions import Merged, Moved, Named
+from camp.app.workspace.events import Lost
 from camp.app.workspace.log import end_file
 from camp.app.workspace.storage import FolderStorage
 from camp.app.workspace.thumbnails import save_thumbnail

@@ -12,7 +12,14 @@ from fastapi.testclient import TestClient
 from small_workspace import small_workspace
 
 from camp.app.review.app import review_app
-from camp.app.workspace.events import Confirmed, Elsewhere, Merged, Moved, Named, Propagated
+from camp.app.workspace.decisions import (
+    Confirmed,
+    Elsewhere,
+    Merged,
+    Moved,
+    Named,
+    Propagated,
+)
 from camp.app.workspace.status import status_text
 from camp.app.workspace.workspace import Workspace
 from camp.core.errors import CampError

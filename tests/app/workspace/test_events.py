@@ -12,16 +12,16 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from small_knowledge import EACH, enter, in_memory, knowledge, learned, state
 
-from camp.app.workspace.events import (
+from camp.app.workspace.decisions import (
     Decision,
     Discarded,
     Distinguished,
-    Learned,
     Merged,
     Moved,
     Named,
-    standing,
 )
+from camp.app.workspace.events import Learned
+from camp.app.workspace.history import standing
 from camp.app.workspace.knowledge import DISCARDED, Knowledge
 from camp.app.workspace.log import append_event, end_file, extend_log, read_log
 from camp.app.workspace.workspace import Workspace

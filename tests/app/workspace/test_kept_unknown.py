@@ -15,7 +15,7 @@ from small_knowledge import enter, knowledge, learned
 
 from camp.app.prediction.keep_unknown import unknown_keeper
 from camp.app.workspace import kept_unknown
-from camp.app.workspace.events import Accepted, Dismissed, Named
+from camp.app.workspace.decisions import Accepted, Dismissed, Named
 from camp.app.workspace.kept_unknown import UnknownKeeper, read_kept, tip_fingerprint
 from camp.app.workspace.knowledge import REVIEWED
 from camp.app.workspace.overview import fit_classifier

@@ -4,7 +4,14 @@ import numpy as np
 import pytest
 from small_knowledge import EACH, knowledge, state
 
-from camp.app.workspace.events import Decision, Discarded, Distinguished, Merged, Moved, Named
+from camp.app.workspace.decisions import (
+    Decision,
+    Discarded,
+    Distinguished,
+    Merged,
+    Moved,
+    Named,
+)
 from camp.app.workspace.knowledge import CLUSTERED, DISCARDED, LABELLED, REVIEWED, Category, Knowledge
 from camp.core.errors import CampError
 

@@ -13,7 +13,7 @@ from small_images import batch
 from camp.app.inputs.folders import read_folder
 from camp.app.prediction.model import open_model
 from camp.app.prediction.predict import load_image, predict_loaded
-from camp.app.workspace.events import Discarded, Merged, Moved, Named
+from camp.app.workspace.decisions import Discarded, Merged, Moved, Named
 from camp.app.workspace.knowledge import CLUSTERED, DISCARDED, LABELLED, Knowledge
 from camp.app.workspace.pipeline import LearnRequest, learn_folder
 from camp.app.workspace.report import BatchReport

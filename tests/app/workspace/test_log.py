@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from small_knowledge import enter, learned
 
-from camp.app.workspace.events import Moved, Named
+from camp.app.workspace.decisions import Moved, Named
 from camp.app.workspace.log import LogEnd, end_file, read_log
 from camp.app.workspace.workspace import Workspace
 from camp.cli import main

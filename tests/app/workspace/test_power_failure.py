@@ -5,7 +5,7 @@ from pathlib import Path
 
 from small_knowledge import SETTINGS, enter, knowledge, state
 
-from camp.app.workspace.events import Named
+from camp.app.workspace.decisions import Named
 from camp.app.workspace.knowledge import Knowledge
 from camp.app.workspace.storage import FolderStorage
 from camp.app.workspace.workspace import Workspace

@@ -19,7 +19,7 @@ from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 from small_knowledge import enter, knowledge, learned, state
 
 from camp.app.workspace.check import check_workspace
-from camp.app.workspace.events import Decision, Discarded, Merged, Moved, Named
+from camp.app.workspace.decisions import Decision, Discarded, Merged, Moved, Named
 from camp.app.workspace.knowledge import DISCARDED
 from camp.app.workspace.workspace import Workspace
 from camp.core.errors import CampError

@@ -18,7 +18,7 @@ from small_images import SMALL, batch, tree
 from small_knowledge import enter, knowledge, learned, state
 
 from camp.app.workspace import step_files, thumbnails
-from camp.app.workspace.events import Named
+from camp.app.workspace.decisions import Named
 from camp.app.workspace.step_files import new_step
 from camp.app.workspace.storage import MemoryStorage, WorkspaceSettings
 from camp.app.workspace.workspace import Workspace

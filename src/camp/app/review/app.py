@@ -22,7 +22,7 @@ from camp.app.review.decisions import add_decisions
 from camp.app.review.kept import add_kept
 from camp.app.review.state import ReviewState
 from camp.app.web.limits import RequestLimits
-from camp.app.workspace.events import Number
+from camp.app.workspace.decisions import Number
 from camp.app.workspace.overview import halves
 from camp.app.workspace.workspace import Workspace
 from camp.core.errors import CampError

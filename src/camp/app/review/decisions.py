@@ -8,7 +8,16 @@ from fastapi import FastAPI
 from pydantic import BaseModel
 
 from camp.app.review.state import ReviewState
-from camp.app.workspace.events import AnyDecision, Decision, Elsewhere, Moved, Name, Number, Propagated, Rows
+from camp.app.workspace.decisions import (
+    AnyDecision,
+    Decision,
+    Elsewhere,
+    Moved,
+    Name,
+    Number,
+    Propagated,
+    Rows,
+)
 from camp.app.workspace.overview import halves
 
 

@@ -7,7 +7,14 @@ from fastapi.responses import FileResponse
 
 from camp.app.review.decisions import Outcome, Request
 from camp.app.review.state import ReviewState
-from camp.app.workspace.events import Accepted, Decision, Digest, Digests, Dismissed, Name
+from camp.app.workspace.decisions import (
+    Accepted,
+    Decision,
+    Digest,
+    Digests,
+    Dismissed,
+    Name,
+)
 from camp.app.workspace.knowledge import Knowledge
 from camp.app.workspace.proposals import Proposal, proposals
 

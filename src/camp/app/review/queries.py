@@ -9,7 +9,7 @@ import torch
 
 from camp.app.review.questions import WORTH_ASKING, Kind, Question, settled
 from camp.app.review.state import Snapshot
-from camp.app.workspace.events import standing
+from camp.app.workspace.history import standing
 from camp.app.workspace.knowledge import CLUSTERED, DISCARDED, LABELLED, REVIEWED, Category
 from camp.app.workspace.overview import most_doubtful, most_typical
 from camp.app.workspace.report import BatchReport

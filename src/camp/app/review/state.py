@@ -11,7 +11,9 @@ import numpy as np
 
 from camp.app.review.questions import Question, look_alikes, questions
 from camp.app.review.suggestions import Suggestions, suggest
-from camp.app.workspace.events import Event, Merged, Named, decided_rows, standing
+from camp.app.workspace.decisions import Merged, Named, decided_rows
+from camp.app.workspace.events import Event
+from camp.app.workspace.history import standing
 from camp.app.workspace.knowledge import Knowledge
 from camp.app.workspace.overview import Need, Overview, needs, overview
 from camp.app.workspace.report import BatchReport

@@ -10,7 +10,8 @@ from PIL import Image
 from pydantic import ValidationError
 
 from camp.app.workspace import step_files
-from camp.app.workspace.events import Event, Learned, Lost, Undone, parse_event, standing
+from camp.app.workspace.events import Event, Learned, Lost, Undone
+from camp.app.workspace.history import parse_event, standing
 from camp.app.workspace.kept_unknown import check_kept
 from camp.app.workspace.knowledge import count
 from camp.app.workspace.log import DamagedLogError, LogEnd, line_before, read_bytes, write_lines

@@ -17,7 +17,8 @@ from typing import Self
 
 from pydantic import ValidationError
 
-from camp.app.workspace.events import Event, parse_event
+from camp.app.workspace.events import Event
+from camp.app.workspace.history import parse_event
 from camp.core.errors import CampError
 from camp.core.files import append, atomic_write, checksum, read_json
 

@@ -1,6 +1,6 @@
 """The text of `camp status`."""
 
-from camp.app.workspace.events import standing
+from camp.app.workspace.history import standing
 from camp.app.workspace.knowledge import CLUSTERED, Knowledge, count
 from camp.app.workspace.overview import needs, overview
 from camp.app.workspace.proposals import proposals

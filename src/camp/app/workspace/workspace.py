@@ -5,16 +5,9 @@ import dataclasses
 from pathlib import Path
 from typing import Self, TypeVar
 
-from camp.app.workspace.events import (
-    Accepted,
-    Decision,
-    Event,
-    Learned,
-    Undone,
-    dismissed,
-    made_ids,
-    standing,
-)
+from camp.app.workspace.decisions import Accepted, Decision
+from camp.app.workspace.events import Event, Learned, Undone
+from camp.app.workspace.history import dismissed, made_ids, standing
 from camp.app.workspace.knowledge import Knowledge
 from camp.app.workspace.report import BatchReport
 from camp.app.workspace.step_files import Step

@@ -1,0 +1,50 @@
+"""The history of a workspace: events of any kind, and what they say together."""
+
+from collections.abc import Sequence
+from typing import Annotated
+
+from pydantic import Field, TypeAdapter
+
+from camp.app.workspace.decisions import (
+    Accepted,
+    AnyDecision,
+    Decision,
+    Dismissed,
+    Moved,
+    Propagated,
+)
+from camp.app.workspace.events import Event, Learned, Lost, Undone
+
+AnyEvent = Annotated[Learned | AnyDecision | Undone | Lost, Field(discriminator="kind")]
+_PARSER: TypeAdapter[Event] = TypeAdapter(AnyEvent)
+
+
+def parse_event(line: bytes) -> Event:
+    """Return the event of a line of the log; raise pydantic's `ValidationError` if it is none."""
+    return _PARSER.validate_json(line)
+
+
+def made_ids(event: Event) -> list[int]:
+    """Return the ids of the categories that a decision made, whether it stands or was undone."""
+    if isinstance(event, Accepted) or (isinstance(event, Moved) and event.made):
+        return [event.into]
+    if isinstance(event, Propagated) and event.made:
+        return [part.into for part in event.moves]
+    return []
+
+
+def standing(events: Sequence[Event]) -> list[Decision]:
+    """Return the decisions since the last learning step that were not undone, in order."""
+    last = max((event.number for event in events if isinstance(event, Learned)), default=0)
+    undone = {event.of for event in events if isinstance(event, Undone)}
+    return [
+        event
+        for event in events
+        if isinstance(event, Decision) and event.number > last and event.number not in undone
+    ]
+
+
+def dismissed(events: Sequence[Event]) -> list[Dismissed]:
+    """Return all dismissals that were not undone; they outlast learning steps."""
+    undone = {event.of for event in events if isinstance(event, Undone)}
+    return [event for event in events if isinstance(event, Dismissed) and event.number not in undone]
