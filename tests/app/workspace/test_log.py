@@ -8,12 +8,14 @@ from pathlib import Path
 import pytest
 from small_knowledge import enter, learned
 
+from camp.app.workspace.check import check_workspace
 from camp.app.workspace.decisions import Moved, Named
 from camp.app.workspace.log import LogEnd, end_file, read_log
 from camp.app.workspace.workspace import Workspace
 from camp.cli import main
 from camp.core.errors import CampError
 from camp.core.files import checksum
+from camp.core.progress import Progress
 
 
 @pytest.fixture
@@ -77,6 +79,9 @@ DAMAGE: dict[str, tuple[Callable[[list[bytes]], list[bytes]], str]] = {
     "a name changed": (change(1, b"wren", b"wran"), "line 3 does not continue line 2, which was changed"),
     "the last name changed": (change(4, b"crow", b"craw"), "line 5 was changed or exchanged"),
     "no event": (change(1, b'"category": 3', b'"category": "x"'), "line 2 is not an event"),
+    "the kind changed": (change(1, b'"named"', b'"nimed"'), "line 2 is not an event"),
+    "the last kind changed": (change(4, b'"named"', b'"nimed"'), "line 5 is not an event"),
+    "no decision": (change(3, b'"moved", "rows": [8], "into": 4', b'"discarded"'), "line 4 is not an event"),
     "the end of two lines lost": (change(1, b"\n", b""), "line 2 is not an event"),
 }  # fmt: skip
 
@@ -131,6 +136,19 @@ def test_a_log_may_be_ahead_of_its_end(log: Path) -> None:
     log.write_bytes(b"".join(change(0, b"january", b"februar")(lines(log)[:1])))
     with pytest.raises(CampError, match="line 1 was changed or exchanged"):
         read_log(log)
+
+
+def test_a_kind_of_a_newer_version_is_a_sentence(log: Path) -> None:
+    """The line is what was written, as far as this can be seen: no other line says anything else."""
+    *first, last = lines(log)
+    last = last.replace(b'"named"', b'"nimed"')
+    log.write_bytes(b"".join([*first, last]))
+    LogEnd(5, checksum(last.rstrip(b"\n"))).write(log)
+    with pytest.raises(CampError, match='"nimed" is not known; the workspace is of a newer version'):
+        read_log(log)
+    [finding] = check_workspace(log.parent, Progress(quiet=True))
+    assert "nimed" in finding.said
+    assert not finding.repairable
 
 
 def test_a_damaged_end_is_a_sentence(log: Path) -> None:

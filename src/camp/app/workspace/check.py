@@ -7,14 +7,20 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from PIL import Image
-from pydantic import ValidationError
 
 from camp.app.workspace import step_files
 from camp.app.workspace.events import Event, Learned, Lost, Undone
-from camp.app.workspace.history import parse_event, standing
+from camp.app.workspace.history import NotAnEventError, parse_event, standing
 from camp.app.workspace.kept_unknown import check_kept
 from camp.app.workspace.knowledge import count
-from camp.app.workspace.log import DamagedLogError, LogEnd, line_before, read_bytes, write_lines
+from camp.app.workspace.log import (
+    DamagedLogError,
+    LogEnd,
+    UnknownEventError,
+    line_before,
+    read_bytes,
+    write_lines,
+)
 from camp.app.workspace.step_files import CHECKSUMS, MODEL_FILES, FileVerifier
 from camp.app.workspace.storage import FolderStorage
 from camp.app.workspace.workspace import Workspace
@@ -59,6 +65,8 @@ def describe_workspace(path: Path) -> str:
 def _check_log(storage: FolderStorage, repair: bool) -> Iterator[Finding]:
     try:
         storage.events()
+    except UnknownEventError as error:
+        yield Finding(str(error).rstrip("."), f"install a newer version; if there is none, {COPY}")
     except DamagedLogError as error:
         said = str(error).partition(". Restore")[0]
         restored = _salvage(storage, repair)
@@ -109,7 +117,7 @@ def _trusted_events(log: Path) -> dict[int, Event]:
     """Return the events, by number, of the lines that are what was written as far as this can be seen."""
     lines: dict[int, tuple[bytes, Event]] = {}
     for line in read_bytes(log).split(b"\n"):
-        with contextlib.suppress(ValidationError):
+        with contextlib.suppress(NotAnEventError):
             event = parse_event(line)
             if event.number > 0:
                 lines.setdefault(event.number, (line, event))

@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from typing import Annotated
 
-from pydantic import Field, TypeAdapter
+from pydantic import Field, TypeAdapter, ValidationError
 
 from camp.app.workspace.decisions import (
     Accepted,
@@ -14,14 +14,31 @@ from camp.app.workspace.decisions import (
     Propagated,
 )
 from camp.app.workspace.events import Event, Learned, Lost, Undone
+from camp.core.errors import CampError
 
 AnyEvent = Annotated[Learned | AnyDecision | Undone | Lost, Field(discriminator="kind")]
 _PARSER: TypeAdapter[Event] = TypeAdapter(AnyEvent)
 
 
+class NotAnEventError(ValueError):
+    """A line of the log is not an event."""
+
+    def __init__(self, kind: str | None = None) -> None:
+        super().__init__("not an event" if kind is None else f"not a known kind of event: {kind}")
+        self.kind = kind
+        """The tag of an object that is no kind of event."""
+
+
 def parse_event(line: bytes) -> Event:
-    """Return the event of a line of the log; raise pydantic's `ValidationError` if it is none."""
-    return _PARSER.validate_json(line)
+    """Return the event of a line of the log; raise a `NotAnEventError` if it is none."""
+    try:
+        return _PARSER.validate_json(line)
+    except CampError:  # a decision that nobody could have made
+        raise NotAnEventError from None
+    except ValidationError as error:
+        fault = error.errors()[0]
+        unknown = fault["type"] == "union_tag_invalid"
+        raise NotAnEventError(fault["ctx"]["tag"] if unknown else None) from None
 
 
 def made_ids(event: Event) -> list[int]:

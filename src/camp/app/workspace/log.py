@@ -15,10 +15,8 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Self
 
-from pydantic import ValidationError
-
 from camp.app.workspace.events import Event
-from camp.app.workspace.history import parse_event
+from camp.app.workspace.history import NotAnEventError, parse_event
 from camp.core.errors import CampError
 from camp.core.files import append, atomic_write, checksum, read_json
 
@@ -35,6 +33,13 @@ class DamagedLogError(CampError):
             f"{path} is damaged: {reason}. Restore it from a copy, or let `camp check {path.parent} --repair` rebuild it."
         )
         self.reason = reason
+
+
+class UnknownEventError(CampError):
+    """A line of the log is a kind of event that this version does not know."""
+
+    def __init__(self, kind: str) -> None:
+        super().__init__(f'An event of the kind "{kind}" is not known; the workspace is of a newer version.')
 
 
 @dataclass(frozen=True)
@@ -137,7 +142,7 @@ def _content(path: Path) -> _Content:
     known = end.events if end is not None else len(lines)
     if lines and len(lines) > known and not _is_object(lines[-1]):
         lines.pop()  # the last block of a line that a crash left incomplete, with the end of the line in it
-    events = list(_verified(path, lines))
+    events = list(_verified(path, lines, end))
     if end is not None:
         if len(lines) < end.events:
             lost = end.events - len(lines)
@@ -150,18 +155,15 @@ def _content(path: Path) -> _Content:
     return _Content(lines, events, size, unterminated)
 
 
-def _verified(path: Path, lines: Sequence[bytes]) -> Iterator[Event]:
+def _verified(path: Path, lines: Sequence[bytes], end: LogEnd | None) -> Iterator[Event]:
     """Give the event of each line; raise a `DamagedLogError` at the first that is not what was written there."""
     chained, last = False, START
     for number, line in enumerate(lines, start=1):
         try:
             event = parse_event(line)
-        except ValidationError as error:
-            fault = error.errors()[0]
-            if fault["type"] == "union_tag_invalid":
-                tag = fault["ctx"]["tag"]
-                sentence = f'An event of the kind "{tag}" is not known; the workspace is of a newer version.'
-                raise CampError(sentence) from None
+        except NotAnEventError as fault:
+            if fault.kind is not None and not _contradicted(lines, number, end):
+                raise UnknownEventError(fault.kind) from None
             raise DamagedLogError(path, f"line {number} is not an event") from None
         before = line_before(line)
         if event.number != number:
@@ -174,6 +176,14 @@ def _verified(path: Path, lines: Sequence[bytes]) -> Iterator[Event]:
             )
         chained, last = before is not None, checksum(line)
         yield event
+
+
+def _contradicted(lines: Sequence[bytes], number: int, end: LogEnd | None) -> bool:
+    """Whether the checksum in the next line, or at the end of the log, is another one than that of a line."""
+    noted = line_before(lines[number]) if number < len(lines) else None
+    if end is not None and end.events == number:
+        noted = end.last
+    return noted is not None and noted != checksum(lines[number - 1])
 
 
 def line_before(line: bytes) -> str | None:
