@@ -36,24 +36,28 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-import onnxruntime  # noqa: F401
-import sklearn.datasets  # noqa: F401
-import torch._dynamo  # noqa: F401  (the optimiser brings it when it is first made)
-import uvicorn  # noqa: F401
 from PIL import Image
 
-import camp.app.export.onnx
-import camp.app.prediction.predict
-import camp.app.review.app
-import camp.app.workspace.pipeline
-import camp.bench.run_loop
-import camp.bench.studies.runner  # noqa: F401
 from camp.cli import main as camp_main
 from camp.core.progress import Progress
 
 FORK = get_context("forkserver")
-"""Its server has imported this module, and with it the library."""
-FORK.set_forkserver_preload(["__main__"])
+"""Its server has imported the library, so that kills meet the work and not the imports."""
+FORK.set_forkserver_preload(
+    [
+        "camp.app.export.onnx",
+        "camp.app.prediction.predict",
+        "camp.app.review.app",
+        "camp.app.workspace.pipeline",
+        "camp.bench.run_loop",
+        "camp.bench.studies.runner",
+        "camp.cli",
+        "onnxruntime",
+        "sklearn.datasets",
+        "torch._dynamo",  # the optimiser brings it when it is first made
+        "uvicorn",
+    ]
+)
 KINDS = ("heron", "robin", "wren", "crow", "owl")
 SMALL = ("--backbone", "conv-tiny", "--thumbnails", "3")
 """Options of a workspace that learns in a second."""
