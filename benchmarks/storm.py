@@ -195,7 +195,7 @@ def storm(job: Job, kills: int, rng: random.Random, advance: Callable[[], None])
             if code:
                 said = folder.with_suffix(".txt").read_text().strip().splitlines()[-1:]
                 outcome.different.append(f"{folder.name}: exit code {code}: {' '.join(said)}")
-                break
+            break
         found = job.results(folder)
         outcome.different += [
             f"{folder.name}: {name} differs"
