@@ -54,10 +54,11 @@ from camp.app.workspace.knowledge import DISCARDED
 from camp.app.workspace.pipeline import LearnRequest, learn_batch
 from camp.app.workspace.storage import WorkspaceSettings
 from camp.app.workspace.workspace import Workspace
+from camp.core.parallel import threaded_map
 from camp.core.progress import Progress
 from camp.core.seeds import generator
 from camp.data.augmentations import normalise_, to_unit
-from camp.data.bank.pipeline import decode_resized, prefetch_map
+from camp.data.bank.pipeline import decode_resized
 from camp.data.datasets.base import FileReader
 from camp.discovery.class_scatter import WithinClassScatter, class_sums
 from camp.discovery.plda import Plda
@@ -122,7 +123,7 @@ def image_features(root: Path, cache: Path, progress: Progress) -> tuple[np.ndar
 
     found = []
     with progress.track(f"Features of {root.name}", len(chosen)) as bar:
-        for z in prefetch_map(one, chosen, lookahead=2):
+        for z in threaded_map(one, chosen, lookahead=2):
             found.append(z.numpy())
             bar.advance()
     features = np.concatenate(found)

@@ -13,10 +13,11 @@ from pathlib import Path
 import numpy as np
 import torch
 
+from camp.core.parallel import threaded_map
 from camp.core.progress import Progress
 from camp.core.seeds import generator
 from camp.data.augmentations import normalise_, to_unit
-from camp.data.bank.pipeline import decode_resized, prefetch_map
+from camp.data.bank.pipeline import decode_resized
 from camp.data.datasets.base import FileReader
 from camp.discovery.base import FeatureBatch, KnownCategories
 from camp.discovery.open_world_discoverer import OpenWorldDiscoverer
@@ -55,7 +56,7 @@ def class_features(root: Path, names: list[str]) -> list[torch.Tensor]:
         x = normalise_(to_unit(torch.from_numpy(np.stack(pixels))), backbone.mean, backbone.std)
         return backbone.tip(trunk(x))
 
-    return list(prefetch_map(one, names, lookahead=4))
+    return list(threaded_map(one, names, lookahead=4))
 
 
 def error(z: torch.Tensor, known: int, new: int, trial: int) -> int:

@@ -13,7 +13,7 @@ from bank import write_images
 
 from camp.app.prediction.model import Model
 from camp.app.prediction.predict import Prediction, predict
-from camp.data.bank.pipeline import prefetch_map
+from camp.core.parallel import threaded_map
 from camp.data.datasets.base import FileReader
 from camp.discovery.class_metric import ClassMetric
 from camp.discovery.open_set import OpenSet
@@ -42,7 +42,7 @@ def share(name: str, images: int) -> tuple[float, float, float]:
 
     def alone() -> float:
         begun = time.perf_counter()
-        for _ in prefetch_map(lambda pixels: model.features(trunk(pixels)), batches):
+        for _ in threaded_map(lambda pixels: model.features(trunk(pixels)), batches):
             pass
         return images / (time.perf_counter() - begun)
 

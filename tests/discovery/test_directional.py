@@ -6,6 +6,7 @@ import pytest
 import torch
 import torch.nn.functional as F
 
+from camp.discovery.category_statistics import Assigned, Statistics
 from camp.discovery.directional import Directions
 
 
@@ -40,13 +41,16 @@ def test_the_similarity_is_that_of_different_images():
     centres = F.normalize(torch.randn(300, 64, generator=draw), dim=1)
     x = around(centres, 2, 0.4, seed=2)
     weights = F.one_hot(torch.arange(600) // 2, 300).float()
-    fitted = Directions(64, 0.9).refit(x, weights, weights.sum(dim=0), weights.T @ x)
+    assigned = Assigned.of(x, weights)
+    fitted = Directions(64, 0.9).refit(assigned, Statistics(assigned.counts, assigned.sums))
     assert fitted.similarity == pytest.approx(0.4, abs=0.02)
 
 
 def test_without_pairs_of_images_the_similarity_stays():
     x = torch.eye(3)
-    assert Directions(3, 0.5).refit(x, torch.eye(3), torch.ones(3), x).similarity == 0.5
+    assert (
+        Directions(3, 0.5).refit(Assigned.of(x, torch.eye(3)), Statistics(torch.ones(3), x)).similarity == 0.5
+    )
     assert Directions.start(x[:0], x).similarity <= 0.95
 
 

@@ -14,6 +14,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
+from camp.core.parallel import single_threaded
 from camp.core.progress import Progress
 from camp.core.seeds import generator
 from camp.core.types import UNLABELLED
@@ -79,6 +80,7 @@ class CampPlusDiscoverer(SemiSupervisedKMeansDiscoverer):
         """Carry the scatter into the feature space of the trained network, as `WithinClassScatter.carry`."""
         self.scatter, self._whitening = self.scatter.carry(weight, error), None
 
+    @single_threaded()
     def discover(self, batch: FeatureBatch, progress: Progress) -> DiscoveryResult:
         """Find known and novel categories of `batch`, whose features were transformed."""
         u, labels = batch.features, batch.labels
@@ -149,6 +151,7 @@ class CampPlusDiscoverer(SemiSupervisedKMeansDiscoverer):
             batch.returning,
         )
 
+    @single_threaded()
     def _estimate(self, batch: FeatureBatch, progress: Progress, when: str) -> NumberEstimate:
         axes = _leading_axes(batch.features)
         return self._estimate_by(self._simulation(batch, axes, when), batch, axes, progress)

@@ -29,7 +29,7 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from camp.core.types import UNLABELLED
-from camp.discovery.class_scatter import class_sums
+from camp.discovery.category_statistics import Assigned, Statistics
 from camp.discovery.class_sizes import ClassSizes
 from camp.discovery.directional import Directions
 from camp.discovery.plda import Plda
@@ -44,34 +44,8 @@ N_CANDIDATES = 5
 """Images that are tried as the start of each novel category."""
 _LEAST_SIZE, _GREATEST_OFFSET = 1e-3, 50.0
 """Bounds of the number of images of a category and of its offset, which has no limit if none are near."""
-
-
-@dataclass(frozen=True)
-class Statistics:
-    """What a category is known by."""
-
-    counts: Tensor
-    """(K,) number of its images."""
-    sums: Tensor
-    """(K, d) their sum."""
-
-    @classmethod
-    def of_classes(cls, points: Tensor, index: Tensor, n_classes: int, weights: Tensor) -> "Statistics":
-        """Those of points (n, d) of classes `index` (n,), each the mean of `weights` (n,) images."""
-        counts = torch.bincount(index, weights, n_classes).to(points.dtype)
-        return cls(counts, class_sums(weights[:, None] * points, index, n_classes).to(points.dtype))
-
-    def with_assigned(self, points: Tensor, weights: Tensor) -> "Statistics":
-        """Add points (n, d) with weights (n, K); columns of weights beyond the categories are new ones."""
-        new = weights.shape[1] - len(self.counts)
-        counts, sums = F.pad(self.counts, (0, new)), F.pad(self.sums, (0, 0, 0, new))
-        return Statistics(counts + weights.sum(dim=0), sums + weights.T @ points)
-
-    def with_novel(self, points: Tensor) -> "Statistics":
-        """Append a category for each of points (m, d), its only image."""
-        return Statistics(
-            torch.cat([self.counts, points.new_ones(len(points))]), torch.cat([self.sums, points])
-        )
+_LEAST_LOG_RATIO = -80.0
+"""Lower bound of the log-ratio of a density to the greatest one: exponentials that underflow are slow."""
 
 
 @dataclass(frozen=True)
@@ -171,11 +145,12 @@ def fit_mixtures(
     for n_novel in range(most, least - 1, -1):
         for iteration in range(ITERATIONS + FIRST_ITERATIONS * (n_novel == most)):
             sizes = _predict_sizes(data, n_novel, weights[:, :n_known], parameters)
-            costs = -power * model.log_density(x, current.counts, current.sums)
-            weights, offsets = _transport(costs, offsets, sizes)
-            current = known.with_assigned(x, weights)
+            logits = model.log_density(x, current.counts, current.sums).mul_(power)
+            weights, offsets = _transport(logits, offsets, sizes)
+            assigned = Assigned.of(x, weights)
+            current = known.with_assigned(assigned)
             if not model.trusted_at_start or n_novel < most or iteration >= FIRST_ITERATIONS:
-                model = model.refit(x, weights, current.counts, current.sums)
+                model = model.refit(assigned, current)
         of_all = x.new_zeros(len(data.points), n_known + n_novel)
         of_all[~unlabelled] = F.one_hot(labelled_index, n_known + n_novel).to(x.dtype)
         of_all[unlabelled] = weights
@@ -246,15 +221,16 @@ def _choose_starts(
     return points[torch.stack(chosen)] if chosen else points[:0]
 
 
-def _transport(costs: Tensor, offsets: Tensor, sizes: ClassSizes) -> tuple[Tensor, Tensor]:
-    """Return the weights q (n, K) for costs (n, K), and the offsets o (K,) of the categories."""
+def _transport(logits: Tensor, offsets: Tensor, sizes: ClassSizes) -> tuple[Tensor, Tensor]:
+    """Return the weights q (n, K) for `logits` t log p (n, K), and the offsets o (K,) of the categories."""
     # A factor per point does not change the weights, so Sinkhorn iterations are products with this kernel.
-    kernel = sizes.expected * (costs.amin(dim=1, keepdim=True) - costs).exp()
+    kernel = logits - logits.amax(dim=1, keepdim=True)
+    kernel.clamp_(min=_LEAST_LOG_RATIO).exp_().mul_(sizes.expected)
     log_expected, strengths = sizes.expected.log(), sizes.strengths()
     for _ in range(SINKHORN_ITERATIONS):
         scale = offsets.exp()
-        assigned = scale * (kernel.T @ (kernel @ scale).reciprocal())
-        offsets = strengths * (offsets + log_expected - assigned.clamp_min(_LEAST_SIZE).log())
-        offsets = offsets.clamp(-_GREATEST_OFFSET, _GREATEST_OFFSET)
-    weights = kernel * offsets.exp()
-    return weights / weights.sum(dim=1, keepdim=True), offsets
+        assigned = scale * (kernel.T @ (kernel @ scale).reciprocal_())
+        offsets = strengths * (offsets + log_expected - assigned.clamp_(min=_LEAST_SIZE).log_())
+        offsets.clamp_(-_GREATEST_OFFSET, _GREATEST_OFFSET)
+    kernel.mul_(offsets.exp())
+    return kernel.div_(kernel.sum(dim=1, keepdim=True)), offsets

@@ -22,6 +22,8 @@ from typing import ClassVar, Self
 import torch.nn.functional as F
 from torch import Tensor
 
+from camp.discovery.category_statistics import Assigned, Statistics
+
 _LEAST, _GREATEST = 0.05, 0.95
 """Bounds of r^2."""
 
@@ -60,18 +62,15 @@ class Directions:
         """Log-density (n, m) of points (n, d) as the second image of categories with the images `firsts` (m, d)."""
         return self._log_density(points @ firsts.T, self.similarity)
 
-    def refit(self, points: Tensor, weights: Tensor, counts: Tensor, sums: Tensor) -> Self:
-        """Estimate r^2 by the mean cosine of each point (n, d) with the other images of its categories.
+    def refit(self, assigned: Assigned, of_all: Statistics) -> Self:
+        """Estimate r^2 by the mean cosine of each assigned point with the other images of its categories.
 
-        Args:
-            points: (n, d)
-            weights: (n, K) of each category for each point.
-            counts: (K,) number of images of each category, with these points.
-            sums: (K, d) their sum.
+        `of_all` are the categories with these points.
         """
-        cosines = float((weights * (points @ sums.T - weights)).sum())
-        pairs = float((weights * (counts - weights).clamp_min(0)).sum())
-        return replace(self, similarity=_bounded(cosines / pairs)) if pairs > 0 else self
+        pairs = assigned.pairs(of_all.counts)
+        if pairs <= 0:
+            return self
+        return replace(self, similarity=_bounded(assigned.cosines(of_all.sums) / pairs))
 
     def _log_density(self, cosines: Tensor, expected: float) -> Tensor:
         noise = 1 - expected**2

@@ -23,6 +23,7 @@ from typing import ClassVar, Self
 import torch
 from torch import Tensor
 
+from camp.discovery.category_statistics import Assigned, Statistics
 from camp.discovery.class_scatter import class_sums
 
 MIN_MEANS = 4
@@ -106,22 +107,25 @@ class Plda:
         """Log-density (n, m) of points (n, d) as the second image of categories with the images `firsts` (m, d)."""
         return self.log_density(points, points.new_ones(len(firsts)), firsts)
 
-    def refit(self, points: Tensor, weights: Tensor, counts: Tensor, sums: Tensor) -> Self:
-        """Estimate s by the squared distances of points (n, d), with weights (n, K), to the means of their categories.
+    def refit(self, assigned: Assigned, of_all: Statistics) -> Self:
+        """Estimate s by the squared distances of assigned points to the means of their categories.
 
-        It is at most doubled or halved. `counts` (K,) and `sums` (K, d) are those of the categories with these points.
+        It is at most doubled or halved. `of_all` are the categories with these points.
         """
-        posterior = self.posterior(counts, sums)
-        distances = torch.cdist(points, posterior.mean).square() + posterior.variance.sum(dim=1)
-        ratio = float((weights * distances).sum() / points.numel()) / self.within
+        posterior = self.posterior(of_all.counts, of_all.sums)
+        distances = assigned.squared_distances(posterior.mean)
+        uncertainty = float(assigned.counts @ posterior.variance.sum(dim=1))
+        n, d = float(assigned.counts.sum()), len(self.mean)
+        ratio = (distances + uncertainty) / (max(n, 1e-12) * d) / self.within
         return self.with_within(self.within * min(max(ratio, 0.5), 2.0))
 
     def log_predictive(self, points: Tensor, posterior: Posterior) -> Tensor:
         """Log-density (n, K) of points (n, d) as the next image of each category, up to a constant."""
         variance = self.within + posterior.variance
         precision, mean = 1 / variance, posterior.mean
-        squares = points.square() @ precision.T - 2 * points @ (mean * precision).T
-        return -0.5 * (squares + (mean.square() * precision + variance.log()).sum(dim=1))
+        of_category = -0.5 * (mean.square() * precision + variance.log()).sum(dim=1)
+        found = torch.addmm(of_category, points.square(), precision.T, alpha=-0.5)
+        return found.addmm_(points, (mean * precision).T)
 
     def log_unseen(self, points: Tensor) -> Tensor:
         """Log-density (n,) of points (n, d) as the first image of a category, up to the same constant."""

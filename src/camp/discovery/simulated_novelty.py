@@ -27,6 +27,7 @@ from dataclasses import dataclass, field, replace
 import torch
 from torch import Tensor
 
+from camp.core.parallel import threaded_map
 from camp.core.progress import Bar, Progress
 from camp.core.types import UNLABELLED
 from camp.discovery.base import KnownCategories, NumberEstimate
@@ -233,33 +234,32 @@ class SimulatedNovelty:
 
     def scores(self, parameters: DiscoveryParameters, n_novel: int) -> list[float]:
         """Score of each fold with `n_novel` categories beside those of all known classes."""
-        return [self._score(fold, seed, parameters, n_novel) for fold, seed in zip(self.folds, self.seeds)]
 
-    def _score(self, fold: Fold, seed: int, parameters: DiscoveryParameters, n_novel: int) -> float:
-        data, draw = self._data(fold, parameters), torch.Generator().manual_seed(seed)
-        count = min(self._n_hidden(fold) + n_novel, _n_unlabelled(fold))
-        found = discover_by_mixture(data, count, parameters.mixture, draw)
-        return fold.score(found.argmax(dim=1), self.labels)
+        def score(fold: Fold, seed: int) -> float:
+            data, draw = self._data(fold, parameters), torch.Generator().manual_seed(seed)
+            count = min(self._n_hidden(fold) + n_novel, _n_unlabelled(fold))
+            found = discover_by_mixture(data, count, parameters.mixture, draw)
+            return fold.score(found.argmax(dim=1), self.labels)
+
+        return list(threaded_map(lambda pair: score(*pair), zip(self.folds, self.seeds)))
 
     def score_numbers(
         self, parameters: DiscoveryParameters, max_novel: int, bar: Bar
     ) -> list[dict[int, float]]:
         """Agreement of each fold with 0 to `max_novel` categories beside those of all known classes."""
-        members = self._sweep(self.whole, self.seeds[0], parameters, max_novel)
-        bar.advance()
-        scores = []
-        for fold, seed in zip(self.folds, self.seeds):
-            found = self._sweep(fold, seed, parameters, max_novel)
-            scores.append(
-                {
-                    number: fold.agreement(
-                        found[number], self.labels, members[number], self.whole.shown_classes
-                    )
-                    for number in range(max_novel + 1)
-                }
-            )
+        folds = [self.whole, *self.folds]
+        seeds = [self.seeds[0], *self.seeds]
+        sweeps = []
+        for sweep in threaded_map(lambda pair: self._sweep(*pair, parameters, max_novel), zip(folds, seeds)):
+            sweeps.append(sweep)
             bar.advance()
-        return scores
+        members, *of_folds = sweeps
+
+        def agreements(fold: Fold, found: Mapping[int, Tensor]) -> dict[int, float]:
+            classes = self.whole.shown_classes
+            return {n: fold.agreement(found[n], self.labels, members[n], classes) for n in found}
+
+        return list(threaded_map(lambda pair: agreements(*pair), zip(self.folds, of_folds)))
 
     def _sweep(
         self, fold: Fold, seed: int, parameters: DiscoveryParameters, max_novel: int

@@ -21,9 +21,10 @@ from torch import Tensor
 from camp.app.prediction.model import Model
 from camp.core.csv_output import csv_text
 from camp.core.output_file import is_stream, open_output
+from camp.core.parallel import threaded_map
 from camp.core.progress import Bar, print_to_stderr
 from camp.data.augmentations import normalise_, to_unit
-from camp.data.bank.pipeline import TRUNK_BATCH, decode_resized, prefetch_map, read_image, run_trunk
+from camp.data.bank.pipeline import TRUNK_BATCH, decode_resized, read_image, run_trunk
 from camp.data.datasets.base import Reader
 from camp.data.images import UnreadableImageError, decode_image
 from camp.data.views import Trunk
@@ -135,9 +136,9 @@ def _each(
     blocks = iter(lambda: list(islice(rest, _BLOCK if on_cpu else TRUNK_BATCH)), [])
     rows: Iterator[list[Result | Unreadable]]
     if on_cpu:
-        rows = prefetch_map(lambda block: processed(all_opened(block)), blocks, _BLOCKS_AHEAD)
+        rows = threaded_map(lambda block: processed(all_opened(block)), blocks, _BLOCKS_AHEAD)
     else:
-        rows = map(processed, prefetch_map(all_opened, blocks, _BLOCKS_AHEAD))
+        rows = map(processed, threaded_map(all_opened, blocks, _BLOCKS_AHEAD))
     return chain.from_iterable(rows)
 
 
@@ -161,7 +162,7 @@ def predict_loaded(model: Model, images: Sequence[LoadedImage]) -> list[tuple[Pr
         return _predictions(model, backbone.trunk, images)
     trunk, size = backbone.single_threaded_trunk(), min(_BLOCK, math.ceil(len(images) / threads))
     blocks = [images[start : start + size] for start in range(0, len(images), size)]
-    return list(chain.from_iterable(prefetch_map(lambda block: _predictions(model, trunk, block), blocks)))
+    return list(chain.from_iterable(threaded_map(lambda block: _predictions(model, trunk, block), blocks)))
 
 
 def write_predictions(

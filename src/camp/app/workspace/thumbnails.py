@@ -10,8 +10,8 @@ from camp.app.workspace.learning import LearnedBatch
 from camp.app.workspace.overview import most_doubtful, most_typical
 from camp.app.workspace.storage import Storage
 from camp.core.files import atomic_write, sync_folder
+from camp.core.parallel import threaded_map
 from camp.core.progress import Progress
-from camp.data.bank.pipeline import prefetch_map
 from camp.data.datasets.base import Reader
 from camp.data.images import UnreadableImageError
 
@@ -41,7 +41,7 @@ def new_thumbnails(
         if storage.thumbnail(bytes(16)) is not None and storage.settings.thumbnails:
             rows = _representative_rows(learned, storage.settings.thumbnails)
             with progress.track("Thumbnails", len(rows)) as bar:
-                for _ in prefetch_map(write, rows):
+                for _ in threaded_map(write, rows):
                     bar.advance()
         for folder in sorted({path.parent for path in written if path.exists()}):
             sync_folder(folder)

@@ -15,11 +15,12 @@ from torch import Tensor
 
 from camp.core.errors import CampError
 from camp.core.files import make_folder
+from camp.core.parallel import threaded_map
 from camp.core.progress import Progress
 from camp.core.seeds import seed_of
 from camp.data.augmentations import augment_images, normalise_, to_unit
 from camp.data.bank.bank import Bank, BankSpec, image_digest
-from camp.data.bank.pipeline import TRUNK_BATCH, decode_resized, prefetch_map, read_image, run_trunk
+from camp.data.bank.pipeline import TRUNK_BATCH, decode_resized, read_image, run_trunk
 from camp.data.datasets.base import Reader
 from camp.data.images import UnreadableImageError
 from camp.data.views import Batch, Encoder
@@ -116,7 +117,7 @@ def _compute_digests(
     digests: dict[str, bytes] = {}
     bad: dict[str, str] = {}
     with progress.track("Fingerprints", len(keys)) as bar:
-        for key, outcome in zip(keys, prefetch_map(digest_or_fault, keys)):
+        for key, outcome in zip(keys, threaded_map(digest_or_fault, keys)):
             if isinstance(outcome, bytes):
                 digests[key] = outcome
             else:
@@ -157,7 +158,7 @@ def encode_blocks(
     size = max(1, _VIEWS_PER_BLOCK // (1 + spec.augmentations))
     blocks = [train[i : i + size] for i in range(0, len(train), size)]
     blocks += [rest[i : i + _VIEWS_PER_BLOCK] for i in range(0, len(rest), _VIEWS_PER_BLOCK)]
-    for readable, faults, outcome in prefetch_map(encode, blocks, lookahead=4):
+    for readable, faults, outcome in threaded_map(encode, blocks, lookahead=4):
         if isinstance(outcome, Tensor):
             yield readable, faults, run_trunk(trunk, outcome.to(device), TRUNK_BATCH)
         else:

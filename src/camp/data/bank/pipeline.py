@@ -1,12 +1,6 @@
-"""Read, decode and encode images in parallel, one thread per core.
+"""Read, decode and encode images."""
 
-Pillow, torch and onnxruntime release the interpreter lock, so the threads do not block each other.
-"""
-
-from collections import deque
-from collections.abc import Callable, Iterable, Iterator
-from concurrent.futures import Future, ThreadPoolExecutor
-from typing import TypeVar
+from collections.abc import Callable
 
 import numpy as np
 import torch
@@ -21,9 +15,6 @@ TRUNK_BATCH = 24
 """Views per forward pass of the trunk: enough to be efficient, few enough to stay in the cache."""
 _MIN_SIZE_FACTOR = 4
 """A JPEG is decoded at a fraction of its size if that is at least this many times the resolution."""
-
-Item = TypeVar("Item")
-Result = TypeVar("Result")
 
 
 def read_image(reader: Reader, key: str) -> bytes:
@@ -51,21 +42,3 @@ def run_trunk(trunk: Trunk | None, x: Tensor, batch_size: int) -> Batch:
         return {"pixels": x}
     parts = [trunk(part) for part in torch.split(x, batch_size)]
     return {name: torch.cat([part[name] for part in parts]) for name in parts[0]}
-
-
-def prefetch_map(
-    function: Callable[[Item], Result], items: Iterable[Item], lookahead: int = 64
-) -> Iterator[Result]:
-    """Apply `function` like `map`, in one thread per core, up to `lookahead` results in advance."""
-    threads = torch.get_num_threads()
-    try:
-        with ThreadPoolExecutor(threads, initializer=torch.set_num_threads, initargs=(1,)) as pool:
-            waiting: deque[Future[Result]] = deque()
-            for item in items:
-                waiting.append(pool.submit(function, item))
-                if len(waiting) > lookahead:
-                    yield waiting.popleft().result()
-            while waiting:
-                yield waiting.popleft().result()
-    finally:
-        torch.set_num_threads(threads)  # the threads' setting would become the default of new threads
