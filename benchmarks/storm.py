@@ -449,7 +449,7 @@ class Page:
             return self._decided("/api/undo", {}, seen, {"kind": "undone"})
         if wish == "move":
             shown = self._ask(f"/api/category/{category}")
-            rows = [picture["row"] for picture in json.loads(shown)["pictures"][:2]] if shown else []
+            rows = sorted(picture["row"] for picture in json.loads(shown)["pictures"][:2]) if shown else []
             if rows:
                 decision = {"kind": "moved", "rows": rows, "into": other}
                 return self._decided("/api/decide", {"decision": decision}, seen, decision)
