@@ -47,3 +47,13 @@ def test_only_files_of_one_name_are_removed(tmp_path: Path) -> None:
     remove_abandoned(tmp_path, "note.txt")
     assert [name.partition(".")[0] for name in names(tmp_path)] == ["", "deep/"]
     remove_abandoned(tmp_path / "gone")
+
+
+def test_a_process_that_nobody_has_waited_for_is_dead(tmp_path: Path) -> None:
+    """A container whose first process does not reap its children keeps the numbers of killed ones."""
+    process = subprocess.Popen([sys.executable, "-c", ""])
+    os.waitid(os.P_PID, process.pid, os.WEXITED | os.WNOWAIT)
+    (tmp_path / f".note.txt.{process.pid}.tmp").touch()
+    remove_abandoned(tmp_path)
+    process.wait()
+    assert names(tmp_path) == []

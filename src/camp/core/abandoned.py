@@ -28,8 +28,8 @@ def remove_abandoned(folder: Path, name: str | None = None) -> None:
 
 
 def _is_alive(process: int) -> bool:
-    """Return whether a process exists on this machine."""
-    if not process:
+    """Return whether a process runs on this machine."""
+    if not process or _is_zombie(process):
         return False
     try:
         os.kill(process, 0)
@@ -38,3 +38,12 @@ def _is_alive(process: int) -> bool:
     except OSError:  # it belongs to another user
         return True
     return True
+
+
+def _is_zombie(process: int) -> bool:
+    """Return whether a process has ended, and its parent has not noticed yet; False where there is no /proc."""
+    try:
+        status = Path(f"/proc/{process}/stat").read_bytes()
+    except OSError:
+        return False
+    return status.rpartition(b")")[2].split()[:1] == [b"Z"]
