@@ -10,7 +10,7 @@ from fastapi.testclient import TestClient
 from small_knowledge import state
 from small_workspace import NAMES
 
-from camp.app.review.questions import MAX_CHECKED, WORTH_ASKING, look_alikes
+from camp.app.review.questions import GROUP, MAX_CHECKED, WORTH_ASKING, look_alikes
 from camp.app.review.state import ReviewState
 from camp.app.review.suggestions import SHRINKAGE, leave_one_out_distances, suggest
 from camp.app.workspace.decisions import Confirmed, Moved, Named, Propagated
@@ -346,6 +346,16 @@ def test_groups_cover_the_unlabelled_images_of_the_batch_once(workspace: Workspa
     assert sorted(rows.tolist()) == np.flatnonzero(expected).tolist()
 
 
+def test_groups_are_smaller_where_categories_are_small(workspace: Workspace) -> None:
+    """A group of the usual size would hold images of several categories."""
+    known = workspace.knowledge()
+    groups = look_alikes(known)
+    rows = np.concatenate(groups)
+    n_categories = len(set(known.images.category[rows].tolist()))
+    assert len(rows) < GROUP * n_categories
+    assert len(groups) >= 2 * n_categories
+
+
 def test_a_workspace_whose_pictures_were_all_discarded_has_no_question(
     page: TestClient, workspace: Workspace
 ) -> None:
@@ -362,7 +372,7 @@ def test_answering_the_queue_names_nearly_all_pictures(page: TestClient, workspa
         NAMES[id - 1] if id <= len(NAMES) else f"digit {min(id, 9)}"
         for id in workspace.knowledge().images.category
     ]
-    for _ in range(12):
+    for _ in range(30):
         asked = queue(page)["question"]
         if asked["kind"] != "name":
             break
