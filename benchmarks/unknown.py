@@ -91,11 +91,11 @@ def evaluate(root: Path) -> np.ndarray:
 
 
 def measure() -> dict[str, float]:
-    """Return the area under the ROC curve for CUB, if the environment says where it is."""
+    """Return the area under the ROC curve for CUB, if the environment says where it is (with train/ and test/)."""
     if not (folder := os.environ.get("CAMP_CUB")):
-        print("CAMP_CUB names no folder of CUB class folders: unknown_auroc_cub is not measured.")
+        print("CAMP_CUB names no folder of CUB-200: unknown_auroc_cub is not measured.")
         return {}
-    return {"unknown_auroc_cub": round(float(evaluate(Path(folder)).mean(axis=0)[0]), 2)}
+    return {"unknown_auroc_cub": round(float(evaluate(Path(folder) / "train").mean(axis=0)[0]), 2)}
 
 
 if __name__ == "__main__":
