@@ -1,5 +1,6 @@
 """The command line: what it prints, what it refuses, and that a refusal leaves nothing behind."""
 
+import os
 import subprocess
 import sys
 from pathlib import Path
@@ -371,3 +372,19 @@ def test_too_many_unreadable_images(here: Path, capsys: pytest.CaptureFixture[st
     broken.unlink()
     assert main(["run", "--resume", "x", "--quiet"]) == 0
     assert not (here / "x" / "skipped.csv").exists()
+
+
+@pytest.mark.parametrize("given", [None, "ACTIVE"])
+def test_threads_that_wait_for_each_other_sleep(given: str | None) -> None:
+    """The variable is read when torch is imported, which no command has done before."""
+    code = (
+        "import os, sys; from camp.cli import main; main(); "
+        "print(os.environ['OMP_WAIT_POLICY'], 'torch' in sys.modules)"
+    )
+    environment = {name: value for name, value in os.environ.items() if name != "OMP_WAIT_POLICY"}
+    if given is not None:
+        environment["OMP_WAIT_POLICY"] = given
+    said = subprocess.run(
+        [sys.executable, "-c", code, "--version"], env=environment, capture_output=True, text=True, check=True
+    )
+    assert said.stdout.splitlines()[-1] == f"{given or 'PASSIVE'} False"

@@ -10,7 +10,7 @@ import pytest
 
 import camp
 from camp.bench.executors.local import LocalExecutor
-from camp.core.machine import available_cores
+from camp.core.machine import available_cores, has_ended
 
 SOURCES = sorted(Path(camp.__file__).parent.rglob("*.py"))
 LINUX_ONLY = {
@@ -66,13 +66,21 @@ def linux_only(tree: ast.AST) -> list[str]:
                 f"{node.module}.{name.name}" for name in node.names if name.name in LINUX_ONLY[node.module]
             ]
         if isinstance(node, ast.Constant) and isinstance(node.value, str):
-            found += [node.value] if node.value.startswith(("/proc/", "/sys/", "/dev/shm")) else []
+            found += [node.value] if node.value.startswith(("/proc", "/sys/", "/dev/shm")) else []
     return [name for name in found if name.partition(".")[2] not in asked]
 
 
 def test_nothing_needs_linux() -> None:
     used = {path.name: names for path in SOURCES if (names := linux_only(ast.parse(path.read_text())))}
-    assert used == {}
+    assert used == {"machine.py": ["/proc"]}  # which has a test without it
+
+
+def test_processes_where_the_system_does_not_describe_them(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    assert not has_ended(os.getpid())
+    monkeypatch.setattr("camp.core.machine.PROCESSES", tmp_path)
+    assert not has_ended(os.getpid())
 
 
 def test_the_search_finds_what_it_looks_for() -> None:

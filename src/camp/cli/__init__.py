@@ -12,6 +12,7 @@ from typing import Any
 
 from camp.cli.streams import complain, output_fault, prepare_streams
 from camp.core.errors import CampError, ReportedError, is_out_of_memory
+from camp.core.machine import let_waiting_threads_sleep
 
 HELP = """camp: discover categories in image collections that keep growing, from a few labels
 
@@ -52,6 +53,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     0 is success, 2 a mistake that a sentence explains, 1 an error of the program itself, 130 Ctrl-C, 143 SIGTERM, and
     141 an output that was closed by its reader.
     """
+    if arguments is None:
+        let_waiting_threads_sleep()
     words = list(sys.argv[1:] if arguments is None else arguments)
     prepare_streams()
     with _sigterm_interrupts():

@@ -6,6 +6,8 @@ import re
 import shutil
 from pathlib import Path
 
+from camp.core.machine import has_ended
+
 _TEMPORARY = re.compile(r"\.(?P<name>.+)\.(?P<process>[0-9]+)\.tmp")
 
 
@@ -29,7 +31,7 @@ def remove_abandoned(folder: Path, name: str | None = None) -> None:
 
 def _is_alive(process: int) -> bool:
     """Return whether a process runs on this machine."""
-    if not process or _is_zombie(process):
+    if not process or has_ended(process):
         return False
     try:
         os.kill(process, 0)
@@ -38,12 +40,3 @@ def _is_alive(process: int) -> bool:
     except OSError:  # it belongs to another user
         return True
     return True
-
-
-def _is_zombie(process: int) -> bool:
-    """Return whether a process has ended, and its parent has not noticed yet; False where there is no /proc."""
-    try:
-        status = Path(f"/proc/{process}/stat").read_bytes()
-    except OSError:
-        return False
-    return status.rpartition(b")")[2].split()[:1] == [b"Z"]
