@@ -49,7 +49,7 @@ def test_only_files_of_one_name_are_removed(tmp_path: Path) -> None:
     remove_abandoned(tmp_path / "gone")
 
 
-def test_a_process_that_nobody_has_waited_for_is_dead(tmp_path: Path) -> None:
+def test_a_process_that_was_not_waited_for_is_dead(tmp_path: Path) -> None:
     """A container whose first process does not reap its children keeps the numbers of killed ones."""
     process = subprocess.Popen([sys.executable, "-c", ""])
     os.waitid(os.P_PID, process.pid, os.WEXITED | os.WNOWAIT)

@@ -33,7 +33,7 @@ def parse_event(line: bytes) -> Event:
     """Return the event of a line of the log; raise a `NotAnEventError` if it is none."""
     try:
         return _PARSER.validate_json(line)
-    except CampError:  # a decision that nobody could have made
+    except CampError:  # a decision with contradictory fields
         raise NotAnEventError from None
     except ValidationError as error:
         fault = error.errors()[0]
