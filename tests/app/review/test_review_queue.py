@@ -10,7 +10,7 @@ from fastapi.testclient import TestClient
 from small_knowledge import state
 from small_workspace import NAMES
 
-from camp.app.review.questions import GROUP, MAX_CHECKED, WORTH_ASKING, look_alikes
+from camp.app.review.questions import GROUP, MAX_CHECKED, MIN_GROUP, WORTH_ASKING, look_alikes
 from camp.app.review.state import ReviewState
 from camp.app.review.suggestions import SHRINKAGE, leave_one_out_distances, suggest
 from camp.app.workspace.decisions import Confirmed, Moved, Named, Propagated
@@ -354,6 +354,17 @@ def test_groups_are_smaller_where_categories_are_small(workspace: Workspace) -> 
     n_categories = len(set(known.images.category[rows].tolist()))
     assert len(rows) < GROUP * n_categories
     assert len(groups) >= 2 * n_categories
+
+
+def test_few_images_of_many_categories_are_not_one_group(workspace: Workspace) -> None:
+    known = workspace.knowledge()
+    rows = np.concatenate(look_alikes(known))
+    few = known.with_images(
+        np.concatenate([known.rows_of(id)[:2] for id in np.unique(known.images.category)])
+    )
+    groups = look_alikes(few)
+    assert len(np.concatenate(groups)) < len(rows)
+    assert 1 < len(groups) <= len(np.concatenate(groups)) // MIN_GROUP
 
 
 def test_a_workspace_whose_pictures_were_all_discarded_has_no_question(

@@ -24,9 +24,10 @@ from camp.app.workspace.overview import Overview
 from camp.core.seeds import seed_of
 
 Kind = Literal["name", "same", "check"]
-GROUP, GROUPS_PER_CATEGORY = 25, 2
+GROUP, GROUPS_PER_CATEGORY, MIN_GROUP = 25, 2, 3
 """Images of a batch are divided into groups of at most about this many images that look alike, and into at least this many
-groups for each of their categories: where categories are small, larger groups would hold several of them."""
+groups for each of their categories: where categories are small, larger groups would hold several of them. On average a
+group has at least MIN_GROUP images."""
 MAIN = 0.6
 """A group stands for a category if it holds this share of its images."""
 MAX_CHECKED, MAX_OF_ONE, MIN_OF_ONE = 60, 24, 6
@@ -110,7 +111,8 @@ def look_alikes(knowledge: Knowledge) -> list[np.ndarray]:
     asked = (images.steps == step) | np.isin(images.category, unnamed)
     rows = np.flatnonzero(asked & (images.source == CLUSTERED) & (images.category != DISCARDED))
     n_categories = len(np.unique(images.category[rows]))
-    n_groups = max(1, round(len(rows) / GROUP), GROUPS_PER_CATEGORY * n_categories)
+    n_groups = max(round(len(rows) / GROUP), GROUPS_PER_CATEGORY * n_categories)
+    n_groups = max(1, min(n_groups, len(rows) // MIN_GROUP))
     if len(rows) <= n_groups:
         return [rows] if len(rows) else []
     seed = seed_of(0, "look-alikes", step) % 2**32
