@@ -60,7 +60,7 @@ def test_the_number_is_the_mean_of_the_folds_and_higher_where_missing_one_costs_
     of_folds[1] |= {0: 1.0}  # as good in this fold, and worse in the others
     u, labels, _ = classes(8, 2, 20, nuisance=1.0)
     same = simulation(u, labels, SINGLE)
-    monkeypatch.setattr(same, "score_numbers", lambda *_: of_folds)
+    monkeypatch.setattr(same, "score_numbers", lambda _p, _m, folds, _b: of_folds[folds])
     estimate = estimate_number(same, 7, QUIET)
     assert estimate.n_novel == 3
     assert estimate.standard_error == pytest.approx(1.5118579)
@@ -93,10 +93,11 @@ def test_a_sample_of_many_images_is_used(monkeypatch):
 def test_the_shrinkage_that_separates_classes_is_selected():
     grid = ParameterGrid(shrinkage=(1.0, 0.1), n_components=(8,), power=(0.5,))
     u, labels, _ = classes(12, 3, 20, nuisance=3.0)
-    parameters, _ = select_parameters(simulation(u, labels, grid), 3, QUIET)
+    parameters, _ = select_parameters(simulation(u, labels, grid), 3, estimated=False, progress=QUIET)
     assert parameters.shrinkage == 0.1
     plain, learned = (
-        sum(simulation(u, labels, grid).scores(parameters, 3)) for parameters in grid.metrics(grid.default())
+        sum(simulation(u, labels, grid).scores(parameters, 3))
+        for parameters in grid.shrinkages(grid.default())
     )
     assert learned > plain + 0.5
 
@@ -105,7 +106,7 @@ def test_the_better_widths_of_densities_are_selected():
     u, labels, _ = classes(12, 3, 20, nuisance=1.0)
     grid = dataclasses.replace(SINGLE, equal_widths=(False, True))
     same = simulation(u, labels, grid)
-    selected, score = select_parameters(same, 3, QUIET)
+    selected, score = select_parameters(same, 3, estimated=False, progress=QUIET)
     scores = [sum(same.scores(each, 3)) / len(same.folds) for each in grid.widths(grid.default())]
     assert score == pytest.approx(max(scores))
     assert selected.mixture.equal_widths == (scores[1] > scores[0])
@@ -168,7 +169,10 @@ def test_a_category_with_novel_images_agrees_less_by_hand():
 
 def test_with_too_few_classes_the_defaults_are_used():
     u, labels, _ = classes(1, 2, 10, nuisance=1.0)
-    assert select_parameters(simulation(u, labels), 2, QUIET) == (ParameterGrid().default(), None)
+    assert select_parameters(simulation(u, labels), 2, estimated=False, progress=QUIET) == (
+        ParameterGrid().default(),
+        None,
+    )
 
 
 @pytest.mark.parametrize(("known", "hidden"), [(2, 1), (3, 1), (4, 2), (5, 2)])

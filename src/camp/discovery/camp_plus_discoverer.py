@@ -87,7 +87,7 @@ class CampPlusDiscoverer(SemiSupervisedKMeansDiscoverer):
         axes = _leading_axes(u)
         simulation = self._simulation(batch, axes, "after")
         n_novel, estimate = batch.number(lambda: self._estimate_by(simulation, batch, axes, progress))
-        parameters, score = select_parameters(simulation, n_novel, progress)
+        parameters, score = select_parameters(simulation, n_novel, estimate is not None, progress)
         labelled = labels != UNLABELLED
         self.scatter, self.shrinkage = self.scatter.add(u[labelled], labels[labelled]), parameters.shrinkage
         self._whitening = None

@@ -37,7 +37,7 @@ from camp.discovery.plda import Plda
 Model = Directions | Plda
 """Density of images in categories: by their direction with one width, or Gaussian with widths by their numbers of images."""
 
-FIRST_ITERATIONS, ITERATIONS, SINKHORN_ITERATIONS = 12, 3, 10
+FIRST_ITERATIONS, ITERATIONS, SINKHORN_ITERATIONS = 12, 1, 10
 """Alternations at the start (Gaussians: with the variance of the labelled images) and for every number of novel categories, and
 Sinkhorn iterations in each alternation; offsets are carried over."""
 N_CANDIDATES = 5
@@ -227,7 +227,7 @@ def _transport(logits: Tensor, offsets: Tensor, sizes: ClassSizes) -> tuple[Tens
     kernel = logits - logits.amax(dim=1, keepdim=True)
     kernel.clamp_(min=_LEAST_LOG_RATIO).exp_().mul_(sizes.expected)
     log_expected, strengths = sizes.expected.log(), sizes.strengths()
-    for _ in range(SINKHORN_ITERATIONS):
+    for _ in range(SINKHORN_ITERATIONS if bool(strengths.any()) else 0):
         scale = offsets.exp()
         assigned = scale * (kernel.T @ (kernel @ scale).reciprocal_())
         offsets = strengths * (offsets + log_expected - assigned.clamp_(min=_LEAST_SIZE).log_())

@@ -137,14 +137,28 @@ class Components:
 
 
 def fit_components(
-    features: Tensor, scatter: WithinClassScatter, n_components: int, shrinkage: float
+    features: Tensor,
+    scatter: WithinClassScatter,
+    n_components: int,
+    shrinkage: float,
+    total: Tensor | None = None,
 ) -> Components:
-    """Whiten features (n, D) by the shrunk scatter, and fit at most `n_components` principal components."""
+    """Whiten features (n, D) by the shrunk scatter, and fit at most `n_components` principal components.
+
+    `total` is their `total_scatter`, which several fits to the same features can share.
+    """
     whitening = scatter.whitening(shrinkage)
-    y = features @ whitening
-    axes = principal_axes(y, min(n_components, *y.shape))
-    offset = y.mean(dim=0) @ axes
-    return Components(y @ axes - offset, whitening @ axes, offset)
+    total = total_scatter(features) if total is None else total
+    axes = _leading_eigenvectors(whitening.T @ total @ whitening, min(n_components, *features.shape))
+    projection = whitening @ axes
+    offset = features.mean(dim=0) @ projection
+    return Components(features @ projection - offset, projection, offset)
+
+
+def total_scatter(x: Tensor) -> Tensor:
+    """Scatter (D, D) of x (n, D) around its mean."""
+    centred = x - x.mean(dim=0)
+    return centred.T @ centred
 
 
 def principal_axes(x: Tensor, n_axes: int) -> Tensor:
@@ -152,9 +166,13 @@ def principal_axes(x: Tensor, n_axes: int) -> Tensor:
 
     By the scatter matrix in torch, which is several times faster than scikit-learn's PCA here.
     """
-    centred = (x - x.mean(dim=0)).double()
-    vectors: Tensor = torch.linalg.eigh(centred.T @ centred).eigenvectors.flip(1)[:, :n_axes]
-    return vectors.to(x.dtype).contiguous()
+    return _leading_eigenvectors(total_scatter(x.double()), n_axes).to(x.dtype)
+
+
+def _leading_eigenvectors(matrix: Tensor, count: int) -> Tensor:
+    """Eigenvectors (D, count) of a symmetric matrix (D, D) with the greatest eigenvalues, descending."""
+    vectors: Tensor = torch.linalg.eigh(matrix).eigenvectors.flip(1)[:, :count]
+    return vectors.contiguous()
 
 
 def compares_directions(dim: int) -> bool:

@@ -5,14 +5,15 @@ hardly changes. Truly novel images take part without labels. The score of a sett
 two recalls, each averaged over classes so that small ones count: of the images of hidden classes,
 which must lie in novel categories, one per class (best one-to-one matching); and of the hidden
 images of the other classes, which must lie in the category of their class. The setting with the
-best mean score over the folds is selected. Labels of novel classes are never used. Selected one
-after the other:
+best mean score is selected: candidates are compared on half of the folds, and only the selected one
+is evaluated on the others. Labels of novel classes are never used. Selected one after the other:
 
-1. the number of novel categories where it is not given, with the best power of densities in the mixture: the
+1. the number of novel categories where it is not given, together with the power of densities in the mixture: the
    mean of the best numbers of single folds, whose standard deviation is the error of the estimate;
 2. whether densities have equal widths;
-3. their power;
-4. the shrinkage of the within-class scatter together with the number of principal components.
+3. their power, where the number is given;
+4. the shrinkage of the within-class scatter;
+5. the number of principal components.
 
 The first of equally good settings is taken. The number is not evaluated by recall, as a hidden class
 that shares its category with a novel one has full recall: the category has to agree with the images,
@@ -20,7 +21,6 @@ labelled or not, that the class has in a fit in which nothing is hidden. With fe
 hidden, and the defaults are used.
 """
 
-import itertools
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
@@ -38,7 +38,7 @@ from camp.discovery.category_mixture import (
     fit_mixtures,
 )
 from camp.discovery.category_search import curve, random_groups
-from camp.discovery.class_metric import Components, compares_directions, fit_components
+from camp.discovery.class_metric import Components, compares_directions, fit_components, total_scatter
 from camp.discovery.class_scatter import WithinClassScatter
 from camp.discovery.hungarian import match
 
@@ -87,10 +87,13 @@ class ParameterGrid:
         mixture = MixtureParameters(self.power[0], self.size_prior, self.start_factor, self.equal_widths[0])
         return DiscoveryParameters(self.shrinkage[0], self.n_components[0], mixture)
 
-    def metrics(self, parameters: DiscoveryParameters) -> list[DiscoveryParameters]:
-        """`parameters` with every shrinkage and number of components."""
-        pairs = itertools.product(self.shrinkage, self.n_components)
-        return [replace(parameters, shrinkage=s, n_components=d) for s, d in pairs]
+    def shrinkages(self, parameters: DiscoveryParameters) -> list[DiscoveryParameters]:
+        """`parameters` with every shrinkage."""
+        return [replace(parameters, shrinkage=shrinkage) for shrinkage in self.shrinkage]
+
+    def dimensions(self, parameters: DiscoveryParameters) -> list[DiscoveryParameters]:
+        """`parameters` with every number of components."""
+        return [replace(parameters, n_components=count) for count in self.n_components]
 
     def widths(self, parameters: DiscoveryParameters) -> list[DiscoveryParameters]:
         """`parameters` with every kind of widths."""
@@ -199,11 +202,16 @@ class SimulatedNovelty:
             features, labels = features[sample], labels[sample]
         self.features, self.labels, self.grid, self.generator = features, labels, grid, generator
         self.known, self.returning = known, returning
+        self.total = total_scatter(features)
         labelled_classes = labels[labels != UNLABELLED].unique()
         self.n_known = len(torch.cat([labelled_classes, known.labels]).unique())
         self.folds = list(self._make_folds(scatter)) if len(labelled_classes) >= MIN_CLASSES else []
         self.whole = self._hide_nothing(scatter)
         self.seeds = torch.randint(2**31, (len(self.folds),), generator=generator).tolist()
+        self.selected = grid.default()
+        """Parameters that have been selected so far."""
+        self._members: dict[tuple[DiscoveryParameters, int], dict[int, Tensor]] = {}
+        """Categories of the images by number of novel ones, with nothing hidden."""
 
     def _make_folds(self, scatter: WithinClassScatter) -> Iterator[Fold]:
         labels, labelled = self.labels, self.labels != UNLABELLED
@@ -232,8 +240,16 @@ class SimulatedNovelty:
         none = torch.zeros_like(labelled)
         return Fold(none, none, self.labels, self.known, classes, of_all)
 
-    def scores(self, parameters: DiscoveryParameters, n_novel: int) -> list[float]:
-        """Score of each fold with `n_novel` categories beside those of all known classes."""
+    @property
+    def halves(self) -> tuple[slice, slice]:
+        """The folds on which candidates are compared, and those on which only the best one is evaluated."""
+        half = -(-len(self.folds) // 2)
+        return slice(half), slice(half, None)
+
+    def scores(
+        self, parameters: DiscoveryParameters, n_novel: int, folds: slice = slice(None)
+    ) -> list[float]:
+        """Score of each of the `folds` with `n_novel` categories beside those of all known classes."""
 
         def score(fold: Fold, seed: int) -> float:
             data, draw = self._data(fold, parameters), torch.Generator().manual_seed(seed)
@@ -241,25 +257,29 @@ class SimulatedNovelty:
             found = discover_by_mixture(data, count, parameters.mixture, draw)
             return fold.score(found.argmax(dim=1), self.labels)
 
-        return list(threaded_map(lambda pair: score(*pair), zip(self.folds, self.seeds)))
+        return list(threaded_map(lambda pair: score(*pair), zip(self.folds[folds], self.seeds[folds])))
 
     def score_numbers(
-        self, parameters: DiscoveryParameters, max_novel: int, bar: Bar
+        self, parameters: DiscoveryParameters, max_novel: int, folds: slice, bar: Bar
     ) -> list[dict[int, float]]:
-        """Agreement of each fold with 0 to `max_novel` categories beside those of all known classes."""
-        folds = [self.whole, *self.folds]
-        seeds = [self.seeds[0], *self.seeds]
+        """Agreement of each of the `folds` with 0 to `max_novel` categories beside those of all known classes."""
+        chosen, seeds = self.folds[folds], self.seeds[folds]
+        whole = parameters, max_novel
+        if whole not in self._members:
+            chosen, seeds = [self.whole, *chosen], [self.seeds[0], *seeds]
         sweeps = []
-        for sweep in threaded_map(lambda pair: self._sweep(*pair, parameters, max_novel), zip(folds, seeds)):
+        for sweep in threaded_map(lambda pair: self._sweep(*pair, parameters, max_novel), zip(chosen, seeds)):
             sweeps.append(sweep)
             bar.advance()
-        members, *of_folds = sweeps
+        if whole not in self._members:
+            self._members[whole] = sweeps.pop(0)
+        members = self._members[whole]
 
         def agreements(fold: Fold, found: Mapping[int, Tensor]) -> dict[int, float]:
             classes = self.whole.shown_classes
             return {n: fold.agreement(found[n], self.labels, members[n], classes) for n in found}
 
-        return list(threaded_map(lambda pair: agreements(*pair), zip(self.folds, of_folds)))
+        return list(threaded_map(lambda pair: agreements(*pair), zip(self.folds[folds], sweeps)))
 
     def _sweep(
         self, fold: Fold, seed: int, parameters: DiscoveryParameters, max_novel: int
@@ -279,7 +299,9 @@ class SimulatedNovelty:
         shrinkage = parameters.shrinkage
         if shrinkage not in fold.components:
             most = max(self.grid.n_components)
-            fold.components[shrinkage] = fit_components(self.features, fold.scatter, most, shrinkage)
+            fold.components[shrinkage] = fit_components(
+                self.features, fold.scatter, most, shrinkage, self.total
+            )
         unit = compares_directions(self.features.shape[1])
         components, count = fold.components[shrinkage], parameters.n_components
         return mixture_data(components, fold.shown, fold.known, fold.scatter, count, unit, self.returning)
@@ -312,9 +334,11 @@ def _n_unlabelled(fold: Fold) -> int:
 def estimate_number(
     simulation: SimulatedNovelty, max_novel: int, progress: Progress, missed_cost: float = 1.0
 ) -> NumberEstimate:
-    """Estimate the number of novel categories, with the best power and otherwise the default parameters.
+    """Estimate the number of novel categories, and select the power of densities with it.
 
-    Every fold f has a best number N_f, of several the one with the best mean score over the folds. The estimate is the number n that minimises the expected loss
+    The power with the best score on half of the folds is evaluated on all of them; it becomes `simulation.selected`. Every
+    fold f has a best number N_f, of several the one with the best mean score over the folds. The estimate is the number n
+    that minimises the expected loss
 
         sum_f  c max(N_f - n, 0)^2 + max(n - N_f, 0)^2
 
@@ -327,20 +351,27 @@ def estimate_number(
         progress: Receives a bar.
         missed_cost: c, what a missed category costs relative to a split one.
     """
-    candidates = simulation.grid.powers(simulation.grid.default())
-    best: tuple[float, list[dict[int, float]], dict[int, float]] | None = None
-    with progress.track("Number of categories", len(candidates) * (len(simulation.folds) + 1)) as bar:
-        for parameters in candidates:
-            of_folds = simulation.score_numbers(parameters, max_novel, bar)
-            scores = {number: _mean([fold[number] for fold in of_folds]) for number in of_folds[0]}
-            if best is None or max(scores.values()) > best[0]:
-                best = max(scores.values()), of_folds, scores
-    assert best is not None
-    _, of_folds, scores = best
+    candidates = simulation.grid.powers(simulation.selected)
+    first, rest = simulation.halves
+    steps = len(candidates) * (len(simulation.folds[first]) + 1) + len(simulation.folds[rest])
+    with progress.track("Number of categories", steps) as bar:
+        of_first = {
+            parameters: simulation.score_numbers(parameters, max_novel, first, bar)
+            for parameters in candidates
+        }
+        best = max(candidates, key=lambda parameters: max(_mean_scores(of_first[parameters]).values()))
+        of_folds = of_first[best] + simulation.score_numbers(best, max_novel, rest, bar)
+    simulation.selected = best
+    scores = _mean_scores(of_folds)
     of_single = [_best_number(fold, scores) for fold in of_folds]
     n_novel = min(range(max_novel + 1), key=lambda number: _expected_loss(number, of_single, missed_cost))
     error = float(torch.tensor(of_single).double().std())
     return NumberEstimate(n_novel, curve(scores, simulation.n_known), error)
+
+
+def _mean_scores(of_folds: Sequence[Mapping[int, float]]) -> dict[int, float]:
+    """Mean score of every number over the folds."""
+    return {number: _mean([fold[number] for fold in of_folds]) for number in of_folds[0]}
 
 
 def _best_number(of_fold: Mapping[int, float], scores: Mapping[int, float]) -> int:
@@ -355,28 +386,34 @@ def _expected_loss(number: int, of_folds: Sequence[int], missed_cost: float) -> 
 
 
 def select_parameters(
-    simulation: SimulatedNovelty, n_novel: int, progress: Progress
+    simulation: SimulatedNovelty, n_novel: int, estimated: bool, progress: Progress
 ) -> tuple[DiscoveryParameters, float | None]:
     """Select parameters for `n_novel` novel categories, and return their mean score on hidden images.
 
+    If the number was `estimated`, the power was selected with it.
+
     If no class can be hidden, they are the defaults, and the score is None.
     """
-    grid = simulation.grid
-    parameters = grid.default()
+    grid, parameters = simulation.grid, simulation.selected
     if not simulation.folds:
         return parameters, None
-    scores: dict[DiscoveryParameters, float] = {}
-    steps = [grid.powers, grid.metrics]
+    steps = [*([] if estimated else [grid.powers]), grid.shrinkages, grid.dimensions]
     if compares_directions(simulation.features.shape[1]):  # others are always Gaussian
         steps.insert(0, grid.widths)
-    with progress.track("Simulated novelty", sum(len(step(parameters)) for step in steps)) as bar:
+    first, rest = simulation.halves
+    scores: dict[DiscoveryParameters, list[float]] = {}
+    with progress.track("Simulated novelty", sum(len(step(parameters)) for step in steps) + 1) as bar:
         for step in steps:
             for candidate in step(parameters):
                 if candidate not in scores:
-                    scores[candidate] = _mean(simulation.scores(candidate, n_novel))
+                    scores[candidate] = simulation.scores(candidate, n_novel, first)
                 bar.advance()
-            parameters = max(step(parameters), key=scores.__getitem__)  # the first of equally good ones
-    return parameters, scores[parameters]
+            parameters = max(
+                step(parameters), key=lambda each: _mean(scores[each])
+            )  # first of equally good ones
+        score = _mean(scores[parameters] + simulation.scores(parameters, n_novel, rest))
+        bar.advance()
+    return parameters, score
 
 
 def _mean(values: Sequence[float]) -> float:
