@@ -434,7 +434,9 @@ def features(files: Sequence[Path], bank: Path) -> np.ndarray:
     progress = Progress()
     backbone = make_backbone(BackboneSettings(), generator(0, "backbone"))
     images = ArrayImages.of_images(files, None)
-    filled, views = fill_bank(backbone, images, TrainingBudget(views=0, epochs=0), bank, progress)
+    filled, views = fill_bank(
+        backbone, images.reader, images.keys, TrainingBudget(views=0, epochs=0), bank, progress
+    )
     if filled.bad:
         key, reason = min(filled.bad.items())
         raise SystemExit(f"{files[int(key)]} cannot be read: {reason}.")

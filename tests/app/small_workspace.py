@@ -14,7 +14,7 @@ from camp.app.workspace.overview import overview
 from camp.app.workspace.report import BatchReport, CategoryReport, CategoryShift, Seconds
 from camp.app.workspace.step_files import Step
 from camp.app.workspace.storage import FolderStorage, WorkspaceSettings
-from camp.app.workspace.thumbnails import save_thumbnail
+from camp.app.workspace.thumbnails import encode_thumbnail, save_thumbnail
 from camp.app.workspace.workspace import Workspace
 from camp.discovery.calibration import Calibration
 from camp.discovery.class_metric import ClassMetric
@@ -67,7 +67,7 @@ def small_workspace(path: Path, count: int = 400, thumbnails: bool = True) -> Wo
             if thumbnails:
                 for image, digest in zip(images[step == number], table.digests[table.steps == number]):
                     picture = Image.fromarray((255 - image * 15).astype(np.uint8)).convert("RGB")
-                    save_thumbnail(picture, FolderStorage.open(path).thumbnail(digest))
+                    save_thumbnail(encode_thumbnail(picture), FolderStorage.open(path).thumbnail(digest))
             workspace.add_step(Step(known, {}, _report(known), trunk="none"))
     return workspace
 

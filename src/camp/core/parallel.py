@@ -23,14 +23,16 @@ _workers: ContextVar[int | None] = ContextVar("workers", default=None)
 
 
 def threaded_map(
-    function: Callable[[Item], Result], items: Iterable[Item], lookahead: int = 64
+    function: Callable[[Item], Result], items: Iterable[Item], lookahead: int = 64, threads: int | None = None
 ) -> Iterator[Result]:
-    """Apply `function` like `map`, in one thread per core, up to `lookahead` results in advance."""
-    threads = torch.get_num_threads()
+    """Apply `function` like `map`, up to `lookahead` results in advance.
+
+    By default there is one thread per core; more `threads` are for work that waits for a disk.
+    """
+    cores = torch.get_num_threads()
+    workers = threads or _workers.get() or cores
     try:
-        with ThreadPoolExecutor(
-            _workers.get() or threads, initializer=torch.set_num_threads, initargs=(1,)
-        ) as pool:
+        with ThreadPoolExecutor(workers, initializer=torch.set_num_threads, initargs=(1,)) as pool:
             waiting: deque[Future[Result]] = deque()
             for item in items:
                 waiting.append(pool.submit(function, item))
@@ -39,7 +41,7 @@ def threaded_map(
             while waiting:
                 yield waiting.popleft().result()
     finally:
-        torch.set_num_threads(threads)  # the threads' setting would become the default of new threads
+        torch.set_num_threads(cores)  # the threads' setting would become the default of new threads
 
 
 @contextlib.contextmanager

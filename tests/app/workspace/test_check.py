@@ -15,7 +15,7 @@ from camp.app.workspace.decisions import Merged, Moved, Named
 from camp.app.workspace.events import Lost
 from camp.app.workspace.log import end_file
 from camp.app.workspace.storage import FolderStorage
-from camp.app.workspace.thumbnails import save_thumbnail
+from camp.app.workspace.thumbnails import encode_thumbnail, save_thumbnail
 from camp.app.workspace.workspace import Workspace
 from camp.cli import main
 from camp.core.errors import CampError
@@ -34,7 +34,9 @@ def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     workspace.decide(Moved(rows=[0], into=5, made=True))
     workspace.decide(Named(category=5, name="crow"))
     workspace.undo()
-    save_thumbnail(Image.new("RGB", (20, 20)), FolderStorage.open(tmp_path / "W").thumbnail(bytes(16)))
+    save_thumbnail(
+        encode_thumbnail(Image.new("RGB", (20, 20))), FolderStorage.open(tmp_path / "W").thumbnail(bytes(16))
+    )
     monkeypatch.chdir(tmp_path)
     return tmp_path
 

@@ -6,8 +6,17 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from camp.app.workspace.thumbnails import SIDE, representatives, save_thumbnail
+from camp.app.workspace.storage import WorkspaceSettings
+from camp.app.workspace.thumbnails import (
+    SIDE,
+    ThumbnailReader,
+    encode_thumbnail,
+    representatives,
+    save_thumbnail,
+)
 from camp.core.errors import CampError
+from camp.data.bank.bank import image_digest
+from camp.data.datasets.base import FileReader
 
 
 @pytest.mark.parametrize(
@@ -24,7 +33,7 @@ from camp.core.errors import CampError
 )
 def test_their_size(tmp_path: Path, size: tuple[int, int], expected: tuple[int, int]) -> None:
     picture = Image.new("RGB", size, "teal")
-    save_thumbnail(picture, tmp_path / "ab" / "thumbnail.jpg")
+    save_thumbnail(encode_thumbnail(picture), tmp_path / "ab" / "thumbnail.jpg")
     assert picture.size == size  # whoever gave it may go on with it
     with Image.open(tmp_path / "ab" / "thumbnail.jpg") as saved:
         assert saved.format == "JPEG"
@@ -34,7 +43,9 @@ def test_their_size(tmp_path: Path, size: tuple[int, int], expected: tuple[int, 
 
 def test_few_pixels_are_not_blurred(tmp_path: Path) -> None:
     board = np.indices((6, 6)).sum(axis=0) % 2 * 255
-    save_thumbnail(Image.fromarray(board.astype(np.uint8)).convert("RGB"), tmp_path / "board.jpg")
+    save_thumbnail(
+        encode_thumbnail(Image.fromarray(board.astype(np.uint8)).convert("RGB")), tmp_path / "board.jpg"
+    )
     pixels = np.asarray(Image.open(tmp_path / "board.jpg").convert("L"))
     assert (np.abs(pixels.astype(int) - 128) > 100).mean() > 0.95
 
@@ -42,7 +53,7 @@ def test_few_pixels_are_not_blurred(tmp_path: Path) -> None:
 def test_a_place_that_can_not_be_written(tmp_path: Path) -> None:
     (tmp_path / "ab").write_text("a file where the folder should be")
     with pytest.raises(CampError, match="Could not write"):
-        save_thumbnail(Image.new("RGB", (8, 8)), tmp_path / "ab" / "thumbnail.jpg")
+        save_thumbnail(encode_thumbnail(Image.new("RGB", (8, 8))), tmp_path / "ab" / "thumbnail.jpg")
 
 
 @pytest.mark.parametrize(
@@ -58,3 +69,34 @@ def test_a_picture_that_is_both_counts_once() -> None:
     assert representatives([1, 2, 3, 4], [1, 2, 3, 4], 3) == [1, 2, 3]
     assert representatives([5], [5], 100) == [5]
     assert representatives([], [], 4) == []
+
+
+class Folder:
+    """Storage of thumbnails alone."""
+
+    def __init__(self, path: Path, thumbnails: int) -> None:
+        self.path, self.settings = path, WorkspaceSettings(thumbnails=thumbnails)
+
+    def thumbnail(self, digest: bytes) -> Path:
+        return self.path / f"{digest.hex()}.jpg"
+
+
+@pytest.mark.parametrize("kept", [0, 5])
+def test_images_that_were_decoded_are_not_read_again(tmp_path: Path, kept: int) -> None:
+    pixels = np.random.default_rng(0).integers(0, 256, (2, 200, 300, 3), dtype=np.uint8)
+    for name, image in zip("ab", pixels):
+        Image.fromarray(image).save(tmp_path / f"{name}.png")
+    reader = ThumbnailReader(FileReader(tmp_path), Folder(tmp_path, kept))
+    data = [reader.read(f"{name}.png") for name in "ab"]
+    assert np.array_equal(np.asarray(reader.decode(data[0])), pixels[0])  # what the trunk gets
+    for name in "ab":
+        (tmp_path / f"{name}.png").unlink()
+    made = [reader.thumbnail(f"{name}.png", image_digest(each)) for name, each in zip("ab", data)]
+    assert made == [encode_thumbnail(Image.fromarray(pixels[0])) if kept else None, None]
+
+
+def test_other_images_are_read_for_their_thumbnail(tmp_path: Path) -> None:
+    image = Image.new("RGB", (300, 200), "teal")
+    image.save(tmp_path / "a.png")
+    reader = ThumbnailReader(FileReader(tmp_path), Folder(tmp_path, 5))
+    assert reader.thumbnail("a.png", bytes(16)) == encode_thumbnail(image)

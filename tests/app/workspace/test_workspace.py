@@ -342,13 +342,14 @@ def test_a_thumbnail_that_can_not_be_written(
 ) -> None:
     """The disk is full after two of them: a monkeypatch, as thumbnails are smaller than all else."""
     saved: list[Path] = []
-    save = thumbnails.save_thumbnail
+    save, lock = thumbnails.save_thumbnail, threading.Lock()
 
-    def full(picture: Any, path: Path) -> None:
-        if len(saved) == 2:
-            raise CampError(f"Could not write {path}: No space left on device.")
-        saved.append(path)
-        save(picture, path)
+    def full(jpeg: bytes, path: Path) -> None:
+        with lock:
+            if len(saved) == 2:
+                raise CampError(f"Could not write {path}: No space left on device.")
+            saved.append(path)
+        save(jpeg, path)
 
     monkeypatch.setattr(thumbnails, "save_thumbnail", full)
     before = tree(here)

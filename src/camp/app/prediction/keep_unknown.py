@@ -8,7 +8,7 @@ from camp.app.prediction.model import Model
 from camp.app.prediction.predict import Keep
 from camp.app.workspace.kept_unknown import BLOCK, UnknownKeeper
 from camp.app.workspace.storage import FolderStorage
-from camp.app.workspace.thumbnails import SIDE, save_thumbnail
+from camp.app.workspace.thumbnails import SIDE, encode_thumbnail, save_thumbnail
 from camp.app.workspace.workspace import Workspace
 from camp.core.abandoned import remove_abandoned
 from camp.core.errors import CampError
@@ -24,7 +24,7 @@ def unknown_keeper(workspace: Workspace, block: int = BLOCK) -> UnknownKeeper:
     def thumbnail(image: Image.Image, digest: bytes) -> None:
         path = storage.thumbnail(digest)
         if storage.settings.thumbnails and not path.exists():
-            save_thumbnail(image, path)
+            save_thumbnail(encode_thumbnail(image), path)
 
     remove_abandoned(storage.unknown)
     return UnknownKeeper(storage.unknown, thumbnail, block)

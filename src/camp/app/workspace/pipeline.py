@@ -18,7 +18,7 @@ from camp.app.workspace.knowledge import Knowledge, count
 from camp.app.workspace.learning import ImageBatch, LearnedBatch, learn
 from camp.app.workspace.report import BatchReport
 from camp.app.workspace.storage import FolderStorage, WorkspaceGoneError, WorkspaceSettings
-from camp.app.workspace.thumbnails import new_thumbnails
+from camp.app.workspace.thumbnails import ThumbnailReader, new_thumbnails
 from camp.app.workspace.training_budget import TrainingBudget, expected_seconds, training_budget
 from camp.app.workspace.workspace import Workspace
 from camp.core.errors import CampError
@@ -26,6 +26,7 @@ from camp.core.progress import Progress, format_duration
 from camp.data.bank.bank import Bank, BankSpec
 from camp.data.bank.fill import FillResult, fill
 from camp.data.bank.views import BankViews, ViewRenderer, open_bank_views
+from camp.data.datasets.base import Reader
 from camp.data.view_settings import Augmentation, ViewSettings
 from camp.nn.backbones.base import Backbone
 
@@ -115,8 +116,9 @@ def learn_batch(workspace: Workspace, request: LearnRequest, progress: Progress)
     budget, learned = plan(request, workspace.settings), None
     try:
         with workspace.storage.lock(progress):
-            learned = _learn_next(workspace, request, budget, progress)
-            _store(workspace, learned, request.images, progress)
+            reader = ThumbnailReader(request.images.reader, workspace.storage)
+            learned = _learn_next(workspace, request, reader, budget, progress)
+            _store(workspace, learned, reader, progress)
     except KeyboardInterrupt as stop:
         if learned is not None and workspace.storage.holds(learned.step):
             raise KeyboardInterrupt(learned.step.report.stored_sentence()) from stop
@@ -125,7 +127,11 @@ def learn_batch(workspace: Workspace, request: LearnRequest, progress: Progress)
 
 
 def _learn_next(
-    workspace: Workspace, request: LearnRequest, budget: TrainingBudget, progress: Progress
+    workspace: Workspace,
+    request: LearnRequest,
+    reader: ThumbnailReader,
+    budget: TrainingBudget,
+    progress: Progress,
 ) -> LearnedBatch:
     """Learn a batch, and change nothing; the lock must be held."""
     started, images = time.monotonic(), request.images
@@ -134,7 +140,7 @@ def _learn_next(
     known = workspace.knowledge() if workspace.learned() else Knowledge.empty(backbone.dim)
     _announce(images, budget, list(known.named()), backbone, progress)
     with workspace.storage.bank() as folder:
-        filled, views_of_digests = fill_bank(backbone, images, budget, folder, progress)
+        filled, views_of_digests = fill_bank(backbone, reader, images.keys, budget, folder, progress)
         learned_before = {bytes(digest) for digest in known.images.digests}
         readable = images.readable(filled.digests, filled.bad, learned_before, known.step)
         if filled.bad:
@@ -163,10 +169,10 @@ def _learn_next(
     return dataclasses.replace(learned, step=dataclasses.replace(learned.step, trunk=backbone.fingerprint))
 
 
-def _store(workspace: Workspace, learned: LearnedBatch, images: BatchInput, progress: Progress) -> None:
+def _store(workspace: Workspace, learned: LearnedBatch, reader: ThumbnailReader, progress: Progress) -> None:
     """Write thumbnails and the step; the lock must be held."""
     with (
-        new_thumbnails(workspace.storage, learned, images.reader, progress),
+        new_thumbnails(workspace.storage, learned, reader, progress),
         progress.track("Writing", 1),
     ):
         workspace.add_step(learned.step)
@@ -190,14 +196,19 @@ def plan(request: LearnRequest, settings: WorkspaceSettings) -> TrainingBudget:
 
 
 def fill_bank(
-    backbone: Backbone, images: BatchInput, budget: TrainingBudget, folder: Path, progress: Progress
+    backbone: Backbone,
+    reader: Reader,
+    keys: Sequence[str],
+    budget: TrainingBudget,
+    folder: Path,
+    progress: Progress,
 ) -> tuple[FillResult, Callable[[Sequence[bytes]], BankViews]]:
     """Run images through the trunk into a view bank in `folder`; return also a function from digests to views."""
     settings = ViewSettings(augmentations=max(budget.views, 2), bank=str(folder))
     augmentation = Augmentation(crop_scale=CROP_SCALE)
     bank = Bank.open(settings, BankSpec.for_encoder(backbone, settings, augmentation))
-    with_augmented = set(images.keys) if budget.views else set()
-    filled = fill(bank, backbone, images.reader, images.keys, with_augmented, progress)
+    with_augmented = set(keys) if budget.views else set()
+    filled = fill(bank, backbone, reader, keys, with_augmented, progress)
     bank = Bank(bank.folder, bank.spec)
     renderer = ViewRenderer(backbone, augmentation, backbone.mean, backbone.std)
     return filled, lambda digests: open_bank_views(bank, digests, backbone.device, renderer)

@@ -1,9 +1,11 @@
 """Thumbnails of representative images, kept in the workspace so that the review page needs no batch."""
 
 import contextlib
+import io
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
+import numpy as np
 from PIL import Image
 
 from camp.app.workspace.learning import LearnedBatch
@@ -12,36 +14,73 @@ from camp.app.workspace.storage import Storage
 from camp.core.files import atomic_write, sync_folder
 from camp.core.parallel import threaded_map
 from camp.core.progress import Progress
+from camp.data.bank.bank import image_digest
 from camp.data.datasets.base import Reader
 from camp.data.images import UnreadableImageError
 
 SIDE = 144
+"""Number of pixels of the longer side."""
+MAX_IN_MEMORY = 20_000
+"""Thumbnails that are kept in memory until representatives are known; about 5 KB each."""
+_WRITING_THREADS = 16
+"""Syncs that wait together take hardly longer than one."""
+
+
+class ThumbnailReader:
+    """Reader that makes thumbnails of the first images that it decodes, if `storage` keeps thumbnails.
+
+    They need not be decoded a second time when it is known which images are representative.
+    """
+
+    def __init__(self, reader: Reader, storage: Storage) -> None:
+        self.reader = reader
+        self._made: dict[bytes, bytes] = {}
+        self._most = MAX_IN_MEMORY if _keeps_thumbnails(storage) else 0
+
+    def read(self, key: str) -> bytes:
+        """Return the bytes of image `key`."""
+        return self.reader.read(key)
+
+    def decode(self, data: bytes, min_size: int | None = None) -> Image.Image | np.ndarray:
+        """Decode the bytes to an RGB image or a vector."""
+        image = self.reader.decode(data, min_size)
+        if isinstance(image, Image.Image) and len(self._made) < self._most:
+            self._made[image_digest(data)] = encode_thumbnail(image)
+        return image
+
+    def thumbnail(self, key: str, digest: bytes) -> bytes | None:
+        """Return the thumbnail of image `key`, a JPEG file; None if it cannot be read any more, or is a vector."""
+        if digest in self._made:
+            return self._made[digest]
+        with contextlib.suppress(UnreadableImageError, OSError):
+            image = self.reader.decode(self.reader.read(key), min_size=SIDE)
+            return encode_thumbnail(image) if isinstance(image, Image.Image) else None
+        return None
 
 
 @contextlib.contextmanager
 def new_thumbnails(
-    storage: Storage, learned: LearnedBatch, reader: Reader, progress: Progress
+    storage: Storage, learned: LearnedBatch, reader: ThumbnailReader, progress: Progress
 ) -> Iterator[None]:
     """Write thumbnails of the batch's representatives; new files are removed unless the block stores the batch."""
     images, written = learned.step.knowledge.images, list[Path]()
     first = len(images) - len(learned.keys)
 
     def write(row: int) -> None:
-        path = storage.thumbnail(images.digests[row])
+        digest = bytes(images.digests[row])
+        path = storage.thumbnail(digest)
         if path is None or path.exists():
             return
-        # An image that was removed since it was learned has no thumbnail.
-        with contextlib.suppress(UnreadableImageError, OSError):
-            image = reader.decode(reader.read(learned.keys[row - first]), min_size=SIDE)
-            if isinstance(image, Image.Image):
-                written.append(path)
-                save_thumbnail(image, path)
+        thumbnail = reader.thumbnail(learned.keys[row - first], digest)
+        if thumbnail is not None:
+            written.append(path)
+            save_thumbnail(thumbnail, path)
 
     try:
-        if storage.thumbnail(bytes(16)) is not None and storage.settings.thumbnails:
+        if _keeps_thumbnails(storage):
             rows = _representative_rows(learned, storage.settings.thumbnails)
             with progress.track("Thumbnails", len(rows)) as bar:
-                for _ in threaded_map(write, rows):
+                for _ in threaded_map(write, rows, threads=_WRITING_THREADS):
                     bar.advance()
         for folder in sorted({path.parent for path in written if path.exists()}):
             sync_folder(folder)
@@ -53,6 +92,10 @@ def new_thumbnails(
             with contextlib.suppress(OSError):
                 path.unlink(missing_ok=True)
         raise
+
+
+def _keeps_thumbnails(storage: Storage) -> bool:
+    return bool(storage.settings.thumbnails) and storage.thumbnail(bytes(16)) is not None
 
 
 def _representative_rows(learned: LearnedBatch, count: int) -> list[int]:
@@ -67,8 +110,8 @@ def _representative_rows(learned: LearnedBatch, count: int) -> list[int]:
     return rows
 
 
-def save_thumbnail(image: Image.Image, path: Path) -> None:
-    """Write `image` as a JPEG of at most SIDE pixels a side."""
+def encode_thumbnail(image: Image.Image) -> bytes:
+    """Return a JPEG file of at most SIDE pixels a side."""
     if max(image.size) < SIDE // 2:  # few pixels are enlarged without blur
         scale = SIDE // max(image.size)
         size = (image.width * scale, image.height * scale)
@@ -76,8 +119,15 @@ def save_thumbnail(image: Image.Image, path: Path) -> None:
     else:
         image = image.copy()
         image.thumbnail((SIDE, SIDE))
-    with atomic_write(path, sync_entry=False) as file:  # many at a time, whose folders are synced once
-        image.save(file, format="JPEG", quality=80)
+    file = io.BytesIO()
+    image.save(file, format="JPEG", quality=80)
+    return file.getvalue()
+
+
+def save_thumbnail(jpeg: bytes, path: Path) -> None:
+    """Write a thumbnail; its folder is not synced, as many are written at a time."""
+    with atomic_write(path, sync_entry=False) as file:
+        file.write(jpeg)
 
 
 def representatives(doubtful_first: Sequence[int], typical_first: Sequence[int], count: int) -> list[int]:
