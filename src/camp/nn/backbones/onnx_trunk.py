@@ -47,7 +47,7 @@ def _vit_graph(trunk: vit.VitTrunk, resolution: int) -> bytes:
 
 def _block(graph: Graph, x: str, block: vit.Block) -> str:
     def branch(y: str, linear: torch.nn.Linear, scale: torch.nn.Module) -> str:
-        factor = scale.gamma if isinstance(scale, vit.LayerScale) else torch.ones(linear.out_features)
+        factor = scale.gamma if isinstance(scale, vit.LayerScale) else torch.ones_like(linear.bias)
         y = graph.node("MatMul", y, (linear.weight * factor[:, None]).T)
         return graph.node("Add", y, linear.bias * factor)
 
