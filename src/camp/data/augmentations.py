@@ -12,6 +12,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from camp.core.devices import to_device
 from camp.data.view_settings import Augmentation
 
 _CROP_ATTEMPTS = 10
@@ -133,9 +134,10 @@ def _crop(images: Tensor, p: Parameters, out: Tensor) -> None:
     and axis.
     """
     n, count, _, size, _ = out.shape
-    rows = _bicubic_weights(p.top, p.height, size).to(images.device)
+    rows = to_device(_bicubic_weights(p.top, p.height, size), images.device)
     columns = _bicubic_weights(p.left, p.width, size)
-    columns = torch.where(p.flip[:, None, None], columns.flip(1), columns).to(images.device)
+    columns = torch.where(p.flip[:, None, None], columns.flip(1), columns)
+    columns = to_device(columns, images.device)
     for channel in range(3):
         stretched = torch.bmm(rows.view(n, count * size, size), images[:, channel])
         view = torch.bmm(stretched.view(n * count, size, size), columns.transpose(1, 2))
@@ -171,6 +173,7 @@ def _colour_(x: Tensor, p: Parameters) -> None:
 def _apply_to_rows(x: Tensor, rows: Tensor, change: Callable[[Tensor], object]) -> None:
     """Apply the in-place function `change` to the views `rows` of x (n, 3, R, R)."""
     if len(rows):
+        rows = to_device(rows, x.device)
         selected = x[rows]
         change(selected)
         x[rows] = selected
@@ -183,7 +186,7 @@ def _luma(x: Tensor) -> Tensor:
 
 def _jitter_(x: Tensor, operation: int, factors: Tensor) -> None:
     """Change brightness (0), contrast (1), saturation (2) or hue (3) of x (n, 3, R, R) in place."""
-    factor = factors.to(x.device)[:, None, None, None]
+    factor = to_device(factors, x.device)[:, None, None, None]
     if operation == 3:
         _shift_hue_(x, factor)
         return
@@ -214,7 +217,7 @@ def _shift_hue_(x: Tensor, shift: Tensor) -> None:
 def augment_vectors(vectors: Tensor, seeds: np.ndarray, settings: Augmentation) -> Tensor:
     """Add Gaussian noise relative to their length to vectors (n, D), and drop entries."""
     dim = vectors.shape[1]
-    u = torch.from_numpy(uniforms(seeds, 3 * dim)).float().to(vectors.device)
+    u = to_device(torch.from_numpy(uniforms(seeds, 3 * dim)).float(), vectors.device)
     # Box-Muller transform of two uniform numbers.
     gauss = (-2 * torch.log1p(-u[:, :dim])).sqrt() * torch.cos(2 * torch.pi * u[:, dim : 2 * dim])
     scale = settings.vector_noise * vectors.norm(dim=1, keepdim=True) / dim**0.5

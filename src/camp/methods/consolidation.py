@@ -14,6 +14,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from camp.core import distributed
+from camp.core.devices import to_device
 from camp.core.progress import Progress
 from camp.data.views import Views
 from camp.methods.components import Callback, TaskRun
@@ -57,7 +58,7 @@ class ElasticWeightConsolidation(Callback):
         if not len(rows):
             return
         classifier, first = self.classifier(run.trainer.step.objective)
-        labels = run.task.labels[rows].to(run.device) - first
+        labels = run.task.labels[rows] - first
         self.add(diagonal_fisher(run.tip, classifier, run.task.views.subset(rows), labels, progress))
 
     def add(self, new: dict[str, Tensor]) -> None:
@@ -83,7 +84,7 @@ def diagonal_fisher(
     """Compute 1/n sum_i (d log p(y_i | x_i) / d theta)^2 of each trainable parameter theta of the tip.
 
     The gradients are those of single images, clean views: the square of a sum would be something else. Several
-    processes share the images.
+    processes share the images. `labels` (n,) are on the CPU.
     """
     tip.eval()
     parameters = {name: p for name, p in tip.named_parameters() if p.requires_grad}
@@ -91,7 +92,8 @@ def diagonal_fisher(
     mine = torch.arange(len(views))[distributed.shard(len(views))]
     with progress.track("Fisher information", len(mine)) as bar:
         for row in mine.split(1):
-            loss = F.cross_entropy(classifier(tip(views.clean(row))), labels[row])
+            logits = classifier(tip(views.clean(row)))
+            loss = F.cross_entropy(logits, to_device(labels[row], logits.device))
             for total, gradient in zip(sums.values(), torch.autograd.grad(loss, list(parameters.values()))):
                 total.addcmul_(gradient, gradient)
             bar.advance()

@@ -11,6 +11,7 @@ import torch
 from torch import Tensor, nn
 
 from camp.core import distributed
+from camp.core.devices import to_device
 from camp.core.progress import Progress
 from camp.data.views import Batch, Views
 from camp.methods.trainer import FORWARD_BATCH, StepBatch, gathered
@@ -77,7 +78,7 @@ class Distiller:
 
     def loss(self, z: Tensor, batch: StepBatch) -> Tensor:
         """Return L_KD of the features z (2, B, D) of a step."""
-        z_old = self.old(batch.rows, batch.ids, batch.views).to(z.device)
+        z_old = to_device(self.old(batch.rows, batch.ids, batch.views), z.device)
         if self.settings.data == "task" and batch.num_task_images:
             z, z_old = z[:, : batch.num_task_images], z_old[:, : batch.num_task_images]
         predicted = self.network(z.flatten(0, 1))

@@ -16,6 +16,7 @@ import torch
 from torch import Tensor, nn
 
 from camp.core import distributed
+from camp.core.devices import to_device
 from camp.core.progress import Progress
 from camp.core.seeds import generator
 from camp.data.views import Batch, Views
@@ -177,8 +178,9 @@ class Trainer:
         for index, batch in enumerate(_prefetched(batches)):
             for group in self.optimizer.param_groups:
                 group["lr"] = group["rate"] * self.schedule.rate(epoch, index, self.num_steps)
+            # Added up on the device, which is waited for at the end of the epoch alone.
             for name, value in self.train_step(batch, epoch).items():
-                sums[name] = sums.get(name, torch.zeros(())) + value.detach().cpu()
+                sums[name] = sums.get(name, torch.zeros((), device=value.device)) + value.detach()
         means = {name: (value / self.num_steps).item() for name, value in sums.items()}
         held_out = self.step.held_out_loss(self)
         if held_out is not None:
@@ -195,7 +197,7 @@ class Trainer:
 
     def labels(self, rows: Tensor) -> Tensor:
         """Return the labels of images on the device of the networks."""
-        return self.data.labels[rows].to(self.device)
+        return to_device(self.data.labels[rows], self.device)
 
     def features(self, tip: nn.Module, batch: StepBatch, copies: int) -> Tensor:
         """Return the features (copies, B, D) of all views of a step; float32 whatever the tip ran in."""

@@ -20,6 +20,7 @@ from torch import Tensor
 
 from camp.app.prediction.model import Model
 from camp.core.csv_output import csv_text
+from camp.core.devices import to_device
 from camp.core.output_file import is_stream, open_output
 from camp.core.parallel import threaded_map
 from camp.core.progress import Bar, print_to_stderr
@@ -281,6 +282,6 @@ def _features(model: Model, trunk: Trunk | None, images: Sequence[LoadedImage]) 
     backbone = model.backbone
     x = torch.from_numpy(np.stack([pixels for _, pixels in images]))
     if not backbone.resolution:
-        return model.features({"vector": x.to(backbone.device)})
-    x = normalise_(to_unit(x), backbone.mean, backbone.std).to(backbone.device)
+        return model.features({"vector": to_device(x, backbone.device)})
+    x = to_device(normalise_(to_unit(x), backbone.mean, backbone.std), backbone.device)
     return model.features(run_trunk(trunk, x, TRUNK_BATCH))

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 import torch
 
 from camp.core.errors import CampError
+from camp.data.views import Batch
 from camp.nn.backbones.base import Backbone
 from camp.nn.backbones.engine import OnnxEngine
 
@@ -59,18 +60,25 @@ def expected_seconds(backbone: Backbone, n_images: int, budget: TrainingBudget) 
     if backbone.trunk is not None:
         trunk = backbone.trunk.single_threaded() if isinstance(backbone.trunk, OnnxEngine) else backbone.trunk
         pixels = torch.zeros(_PROBE, 3, backbone.resolution, backbone.resolution)
-        trunk(pixels[:1])
+        _wait_for(trunk(pixels[:1]))
         started = time.monotonic()
-        fields = trunk(pixels)
+        fields = _wait_for(trunk(pixels))
         per_view = (time.monotonic() - started) / _PROBE
         if isinstance(backbone.trunk, OnnxEngine):
             per_view /= threads  # a core each
         seconds += n_images * (1 + budget.views) * per_view
         if budget.epochs:
             batch = {name: x.to(backbone.device) for name, x in fields.items()}
-            backbone.tip(batch)
+            _wait_for({"features": backbone.tip(batch)})
             started = time.monotonic()
-            backbone.tip(batch)
+            _wait_for({"features": backbone.tip(batch)})
             # Two views of an image and of a labelled one, forward, backward, and as much for the heads.
             seconds += n_images * budget.epochs * 4 * 5 * (time.monotonic() - started) / _PROBE
     return seconds
+
+
+def _wait_for(fields: Batch) -> Batch:
+    """Return what a network has computed when it is there: a GPU computes while the CPU continues."""
+    for x in fields.values():
+        x.flatten()[:1].cpu()
+    return fields

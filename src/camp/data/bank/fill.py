@@ -13,6 +13,7 @@ import torch
 from filelock import FileLock, Timeout
 from torch import Tensor
 
+from camp.core.devices import to_device
 from camp.core.errors import CampError
 from camp.core.files import make_folder
 from camp.core.parallel import threaded_map
@@ -160,7 +161,7 @@ def encode_blocks(
     blocks += [rest[i : i + _VIEWS_PER_BLOCK] for i in range(0, len(rest), _VIEWS_PER_BLOCK)]
     for readable, faults, outcome in threaded_map(encode, blocks, lookahead=4):
         if isinstance(outcome, Tensor):
-            yield readable, faults, run_trunk(trunk, outcome.to(device), TRUNK_BATCH)
+            yield readable, faults, run_trunk(trunk, to_device(outcome, device), TRUNK_BATCH)
         else:
             yield readable, faults, outcome
 

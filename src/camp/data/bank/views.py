@@ -7,6 +7,7 @@ from typing import Self
 import torch
 from torch import Tensor
 
+from camp.core.devices import to_device
 from camp.data.augmentations import augment_images, augment_vectors, normalise_, to_unit
 from camp.data.bank.bank import Bank
 from camp.data.bank.pipeline import run_trunk
@@ -40,7 +41,7 @@ class BankViews:
     def clean(self, rows: Tensor) -> Batch:
         """Return the clean views of images `rows` (B,)."""
         store, at = self._bank.clean, self._clean[rows.cpu()]
-        return {c.name: store.gather(c, at).to(self._device) for c in store.columns}
+        return {c.name: to_device(store.gather(c, at), self._device) for c in store.columns}
 
     def draw(self, rows: Tensor, count: int, generator: torch.Generator) -> Tensor:
         """Draw ids (count, B) of `count` different views of each image."""
@@ -54,7 +55,7 @@ class BankViews:
             raise ValueError("these images have only a clean view")
         count = self._bank.spec.augmentations
         at = (self._augmented[rows.cpu()] * count + ids).flatten()
-        return {c.name: store.gather(c, at, parts=count).to(self._device) for c in store.columns}
+        return {c.name: to_device(store.gather(c, at, parts=count), self._device) for c in store.columns}
 
     def _with_digests(self, digests: list[bytes]) -> Self:
         """Return such views of other images of the bank."""

@@ -20,6 +20,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from camp.core import distributed
+from camp.core.devices import to_device
 from camp.core.errors import CampError
 from camp.core.progress import Progress
 from camp.core.seeds import generator
@@ -160,7 +161,7 @@ class SupervisedStep(TrainingStep):
         if self.old_tip is not None:
             with torch.no_grad():
                 z_old = trainer.features(self.old_tip, batch, copies)
-        plan = {name: value.to(trainer.device) for name, value in batch.plan.items()}
+        plan = {name: to_device(value, trainer.device) for name, value in batch.plan.items()}
         terms: dict[str, Tensor] = self.objective(z, trainer.labels(batch.rows), plan, z_old)
         return terms
 
@@ -177,7 +178,7 @@ class SupervisedStep(TrainingStep):
             z = trainer.forward(trainer.tip, views)[None]
             z_old = None if self.old_tip is None else trainer.forward(self.old_tip, views)[None]
             plan = self.incremental.plan(data.labels[rows], draw)
-            plan = {name: value.to(trainer.device) for name, value in plan.items()}
+            plan = {name: to_device(value, trainer.device) for name, value in plan.items()}
             total += len(rows) * self.objective(z, trainer.labels(rows), plan, z_old)["loss"].item()
         penalty = sum(penalty().item() for penalty in trainer.penalties)
         # Every process computes the same; a difference in the last digit must not separate their schedules.

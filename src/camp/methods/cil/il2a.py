@@ -26,6 +26,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
+from camp.core.devices import to_device
 from camp.core.errors import CampError
 from camp.data.views import Batch, Views
 from camp.methods.base import BuildContext
@@ -100,9 +101,10 @@ class Il2aObjective(PrototypeObjective):
         # Each view is made once, however many mixtures it is part of.
         seen, at = torch.cat([own, partners]).unique(return_inverse=True)
         pixels = views.augmented(rows[seen], ids[:, seen])["pixels"]
-        at = at.to(pixels.device)
+        at = to_device(at, pixels.device)
         x, other = pixels[at[: len(own)]], pixels[at[len(own) :]]
-        mixed = other.lerp(x.repeat(self.settings.mixtures, 1, 1, 1), shares.to(pixels))
+        shares = to_device(shares.to(pixels.dtype), pixels.device)
+        mixed = other.lerp(x.repeat(self.settings.mixtures, 1, 1, 1), shares)
         return {"pixels": torch.cat([x, mixed])}
 
     def targets(self, labels: Tensor, partners: Tensor) -> Tensor:

@@ -103,15 +103,17 @@ class SimgcdObjective(TwoViewObjective):
 class GrowingObjective(SimgcdObjective):
     """SimGCD's losses over the prototypes `rows`, in ascending order; labels are rows among all prototypes."""
 
+    rows: Tensor
+
     def __init__(
         self, settings: SimgcdSettings, dim: int, prototypes: int, rows: Tensor, generator: torch.Generator
     ) -> None:
         super().__init__(settings, dim, prototypes, generator, persistent=True)
-        self.rows = rows
+        self.register_buffer("rows", rows, persistent=False)
 
     def forward(self, z: Tensor, num_task_images: int, labels: Tensor, epoch: int) -> dict[str, Tensor]:
         """Return the terms of the loss for features z (2, B, D)."""
-        rows = torch.searchsorted(self.rows.to(labels.device), labels)
+        rows = torch.searchsorted(self.rows, labels)
         return super().forward(z, num_task_images, rows, epoch)
 
     def logits(self, z: Tensor) -> Tensor:

@@ -140,6 +140,9 @@ def make_efficientnet(
                 f"{efficientnet.NAME} has {efficientnet.BLOCKS} blocks; {settings.trained_blocks} cannot be trained."
             )
         trunk, tip, field = efficientnet.split_last(state, resolution, settings.trained_blocks)
+    if device.type == "cuda":  # the format of tensor cores; activations follow the weights
+        for network in (trunk, tip):
+            network.to(memory_format=torch.channels_last)  # type: ignore[call-overload]
     return Backbone(
         name=efficientnet.NAME,
         dim=efficientnet.DIM,
