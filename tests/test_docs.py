@@ -53,7 +53,7 @@ def test_tables_of_scaling_are_those_that_were_measured() -> None:
         assert part.strip() in text
 
 
-@pytest.mark.parametrize("document", ["SECURITY.md", "docs/reliability.md"])
+@pytest.mark.parametrize("document", ["SECURITY.md", "docs/reliability.md", "docs/gpu.md"])
 def test_tests_that_are_named_exist(document: str) -> None:
     text = (ROOT / document).read_text(encoding="utf-8")
     sources = "".join(path.read_text(encoding="utf-8") for path in (ROOT / "tests").rglob("test_*.py"))

@@ -36,8 +36,14 @@ KINDS = {
     "images": BackboneSettings(backbone="conv-tiny", resolution=8),
     "vectors": BackboneSettings(backbone="embeddings", dim=64),
 }
-BANKED = {"tokens": BackboneSettings(backbone="vit-s16", weights="random", resolution=32, depth=2)}
+BANKED = {
+    "tokens": BackboneSettings(backbone="vit-s16", weights="random", resolution=32, depth=2),
+    "maps": BackboneSettings(backbone="efficientnet-lite0", tip="mbconv", resolution=32),
+    "pooled": BackboneSettings(backbone="efficientnet-lite0", tip="mlp", resolution=32),
+}
 """With a trunk, whose output is kept in a bank; slower than `KINDS`."""
+RESNET = {"resnet": BackboneSettings(backbone="resnet18-slim", resolution=16)}
+"""Slower than `KINDS`, too."""
 SMALL = {
     "epochs": 2,
     "batch_size": 16,
@@ -71,13 +77,14 @@ class Stream:
 
     kind: str
     tasks: list[tuple[Task, TaskTruth]]
+    device: torch.device = CPU
 
     def build(self, name: str, seed: int = 0, **options: Any) -> Method:
         """The method `name` at its very beginning."""
         settings = small_settings(name, **options)
         if self.labelled:
             settings = settings.for_labelled_tasks()
-        return method_info(name).build(backbone(self.kind, seed), settings, seed, CPU)
+        return method_info(name).build(backbone(self.kind, seed, self.device), settings, seed, self.device)
 
     @property
     def labelled(self) -> bool:
@@ -93,8 +100,9 @@ def learn(method: Method, task: Task) -> list[dict[str, float]]:
     return terms
 
 
-def backbone(kind: str, seed: int) -> Backbone:
-    return make_backbone((KINDS | BANKED)[kind], generator(seed, "backbone"))
+def backbone(kind: str, seed: int, device: torch.device = CPU) -> Backbone:
+    settings = dataclasses.replace((KINDS | BANKED | RESNET)[kind], device=str(device))
+    return make_backbone(settings, generator(seed, "backbone"))
 
 
 def options_of(settings: type) -> set[str]:
@@ -158,11 +166,17 @@ def kinds_for(name: str) -> list[str]:
     return ["images"] if METHODS[name].pixels else list(KINDS)
 
 
-def stream(kind: str, folder: Path, plans: Sequence[Plan] = USUAL, tell_k: bool = True) -> Stream:
+def stream(
+    kind: str,
+    folder: Path,
+    plans: Sequence[Plan] = USUAL,
+    tell_k: bool = True,
+    device: torch.device = CPU,
+) -> Stream:
     """Tasks with views as a run makes them, their bank in `folder`."""
     data = dataset(kind, folder)
     split = split_of(data, plans, tell_k)
-    network, look = backbone(kind, 0), Augmentation(crop_scale=0.5, flip=0.0, jitter=0.0, grey=0.0)
+    network, look = backbone(kind, 0, device), Augmentation(crop_scale=0.5, flip=0.0, jitter=0.0, grey=0.0)
     spec = BankSpec.for_encoder(network, ViewSettings(augmentations=3), look)
     bank = Bank(folder / kind, spec)
     train = {key for task in split.tasks for key in (*task.labelled, *task.unlabelled)}
@@ -172,6 +186,8 @@ def stream(kind: str, folder: Path, plans: Sequence[Plan] = USUAL, tell_k: bool 
 
     def views_of(keys: Sequence[str]) -> BankViews:
         digests = [filled.digests[key] for key in keys]
-        return BankViews(bank, digests, CPU) if kind in BANKED else FreshViews(bank, digests, CPU, renderer)
+        if kind in BANKED:
+            return BankViews(bank, digests, device)
+        return FreshViews(bank, digests, device, renderer)
 
-    return Stream(kind, [make_task(split, data, t, views_of) for t in range(len(plans))])
+    return Stream(kind, [make_task(split, data, t, views_of) for t in range(len(plans))], device)
