@@ -25,7 +25,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from itertools import islice
 from pathlib import Path
-from typing import Any, BinaryIO, Self
+from typing import BinaryIO, Self
 
 import numpy
 import PIL
@@ -201,10 +201,10 @@ class Checkpoint:
     @classmethod
     def read(cls, path: Path) -> Self:
         """Read the file `path`; raise a `ValueError` if it is damaged."""
-        values: dict[str, Any] = json.loads(path.read_bytes())
+        values = json.loads(path.read_bytes())
+        if not isinstance(values, dict) or "checksum" not in values or not checksum_fits(values):
+            raise ValueError("it was changed since it was written")
         try:
-            if "checksum" not in values or not checksum_fits(values):
-                raise ValueError("it was changed since it was written")
             counts, first = values["counts"], values["counts"]["first_unreadable"]
             return cls(
                 question=Question(**values["question"]),
@@ -274,10 +274,8 @@ class UnfinishedOutput:
                 progress.note(f"{self.rows_file} is continued behind {number}.")
             self.save()
             self._rows.truncate(self.done.rows.size)
-            if self.done.unreadable.size:
+            if self.list_file.exists():
                 self._open_list().truncate(self.done.unreadable.size)
-            else:
-                self.list_file.unlink(missing_ok=True)
             if not self.done.images:
                 self._is_new = True
                 self._rows.write(self._header)
