@@ -51,8 +51,8 @@ def predict(
     if target is not None:
         with progress.track("Comparing --out with the pictures", 1):
             for path in written_files(target) if is_file else [target]:
-                inputs = chain(images.files(), opened.settings.backbone.files())
-                check_output(path, "--out" if path == target else "Beside --out,", [place], inputs)
+                inputs = chain(images.files(path), opened.settings.backbone.files())
+                check_output(path, "--out" if path == target else "The file", [place], inputs)
     chosen = format or ("jsonl" if target and target.suffix in (".jsonl", ".ndjson") else "csv")
     with progress.track("Opening the model", 1):
         model = open_model(opened, false_alarms)

@@ -60,7 +60,7 @@ def content(folder: Path, but: str = "") -> dict[str, bytes]:
 
 
 def given(keys: Sequence[str]) -> PredictionInput:
-    return PredictionInput(FileReader(Path()), keys, "given", lambda key: "", lambda: iter(()))
+    return PredictionInput(FileReader(Path()), keys, "given", lambda key: "", lambda output: iter(()))
 
 
 def write(rows: Sequence[Row], out: Path, format: Format = "csv") -> PredictionCounts:
@@ -129,7 +129,8 @@ def test_a_link_stays_one(tmp_path: Path) -> None:
     link.symlink_to("there/birds.csv")
     write(ROWS, link)
     assert link.is_symlink()
-    assert names_in(tmp_path / "there") == ["birds-unreadable.csv", "birds.csv"]
+    assert names_in(tmp_path) == ["link-unreadable.csv", "link.csv", "there"]
+    assert names_in(tmp_path / "there") == ["birds.csv"]
 
 
 # Interruptions.
@@ -176,7 +177,7 @@ def inputs(
     identity: str = "these",
 ) -> PredictionInput:
     reader = Stopping(vectors, last, stop)
-    return PredictionInput(reader, RowNames(len(vectors)), identity, lambda key: "", lambda: iter(()))
+    return PredictionInput(reader, RowNames(len(vectors)), identity, lambda key: "", lambda output: iter(()))
 
 
 def number_read(images: PredictionInput) -> int:
@@ -442,7 +443,7 @@ def test_a_changed_picture_makes_the_predictions_start_again(
 
     def images(reader: FileReader) -> PredictionInput:
         return PredictionInput(
-            reader, keys, "these", lambda key: file_mark(folder / key), lambda: (folder / key for key in keys)
+            reader, keys, "these", lambda key: file_mark(folder / key), lambda output: iter(())
         )
 
     def read_until_interrupted() -> int:
@@ -571,6 +572,7 @@ def test_a_full_disk_is_a_sentence_and_continued(model: Model, vectors: np.ndarr
     assert content(out.parent) == content(tmp_path / "whole")
 
 
+@pytest.mark.slow
 def test_every_power_failure_is_continued(
     model: Model, vectors: np.ndarray, whole: dict[str, bytes], tmp_path: Path
 ) -> None:

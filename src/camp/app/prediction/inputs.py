@@ -25,8 +25,8 @@ class PredictionInput:
     """Differs from that of another input."""
     mark: Callable[[str], str]
     """Returns what differs once the content of a key has changed."""
-    files: Callable[[], Iterator[Path]]
-    """Lists the files that are read."""
+    files: Callable[[Path], Iterator[Path]]
+    """Lists the files that are read and may be the same file as an existing path."""
 
     @classmethod
     def open(cls, path: Path, workspace: Workspace, progress: Progress) -> Self:
@@ -37,19 +37,21 @@ class PredictionInput:
                 raise CampError(
                     f"{workspace.name} has learned vectors; give an .npy or .npz file, not {path}."
                 )
-            return cls._of_vectors(path, settings.dim)
+            return cls.of_vectors(path, settings.dim)
         if is_vector_file(path) and path.is_file():
             raise CampError(
                 f"{workspace.name} has learned pictures; give a folder of pictures or a picture, not {path}."
             )
-        return cls._of_images(path, progress)
+        return cls.of_images(path, progress)
 
     @classmethod
-    def _of_images(cls, path: Path, progress: Progress) -> Self:
+    def of_images(cls, path: Path, progress: Progress) -> Self:
+        """List the images of a folder, or take one image."""
         try:
             if not path.exists():
                 raise CampError(f"There is no {path}; give a folder of pictures, or a picture.")
-            if path.is_dir():
+            is_folder = path.is_dir()
+            if is_folder:
                 with progress.track("Listing pictures", 1):
                     root, keys = path, image_files(path)
             else:
@@ -58,16 +60,17 @@ class PredictionInput:
             raise CampError(f"{error.filename or path}: {error.strerror or error}.") from error
         if not keys:
             raise CampError(f"{path} contains no pictures.")
-        return cls(
-            FileReader(root),
-            keys,
-            os.path.realpath(root),
-            lambda key: file_mark(root / key),
-            lambda: (root / key for key in keys),
-        )
+
+        def files(output: Path) -> Iterator[Path]:
+            outside = not Path(os.path.realpath(output)).is_relative_to(os.path.realpath(root))
+            if not (is_folder and outside and output.stat().st_nlink == 1):
+                yield from (root / key for key in keys)  # among which no link leads out of a folder
+
+        return cls(FileReader(root), keys, os.path.realpath(root), lambda key: file_mark(root / key), files)
 
     @classmethod
-    def _of_vectors(cls, path: Path, dim: int | None) -> Self:
+    def of_vectors(cls, path: Path, dim: int | None) -> Self:
+        """Open a file of vectors, which have length `dim`."""
         vectors = open_vectors(path)
         if dim is not None and vectors.shape[1] != dim:
             raise CampError(
@@ -75,7 +78,11 @@ class PredictionInput:
             )
         identity = f"{os.path.realpath(path)} {file_mark(path)}"
         return cls(
-            VectorReader(vectors), RowNames(len(vectors)), identity, lambda key: "", lambda: iter([path])
+            VectorReader(vectors),
+            RowNames(len(vectors)),
+            identity,
+            lambda key: "",
+            lambda output: iter([path]),
         )
 
 

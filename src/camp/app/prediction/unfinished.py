@@ -50,6 +50,7 @@ from camp.app.workspace.kept_unknown import UnknownKeeper
 from camp.core.abandoned import remove_abandoned
 from camp.core.errors import CampError
 from camp.core.files import FileMark, atomic_write, checksum_fits, make_folder, sync_folder, with_checksum
+from camp.core.output_file import open_output
 from camp.core.progress import Progress
 from camp.core.types import FALSE_ALARMS
 from camp.core.version import __version__
@@ -89,8 +90,8 @@ def checkpoint_file(out: Path) -> Path:
 
 def written_files(out: Path) -> list[Path]:
     """Return every file that is written for the output `out`."""
-    lists = unreadable_list(out)
-    return [out, lists, unfinished_file(out), unfinished_file(lists), checkpoint_file(out)]
+    target, listed = _behind_link(out), unreadable_list(out)
+    return [out, listed, unfinished_file(target), unfinished_file(listed), checkpoint_file(target)]
 
 
 @dataclass(frozen=True)
@@ -229,10 +230,8 @@ class UnfinishedOutput:
 
     def __init__(self, out: Path, question: Question, keeper: UnknownKeeper | None = None) -> None:
         self.out, self.question, self.keeper = out, question, keeper
-        target = Path(os.path.realpath(out)) if out.is_symlink() else out
-        self.target, self.list = target, unreadable_list(target)
-        self.checkpoint, self.rows_file = checkpoint_file(target), unfinished_file(target)
-        self.list_file = unfinished_file(self.list)
+        self.target = _behind_link(out)
+        _, self.list, self.rows_file, self.list_file, self.checkpoint = written_files(out)
         self._header = encode_header(question.format)
         self.done = Done()
         self.saved = 0
@@ -242,9 +241,9 @@ class UnfinishedOutput:
         self._waiting: deque[str] = deque()  # marks of the images that are being predicted
         self._list: BinaryIO | None = None
         with self._writing():
-            make_folder(target.parent)
+            make_folder(self.target.parent)
             self._rows = _open_locked(self.rows_file, f"Another process writes {self.rows_file}")
-        for path in (target, self.list, self.checkpoint):
+        for path in (self.target, self.list, self.checkpoint):
             remove_abandoned(path.parent, path.name)
 
     def close(self) -> None:
@@ -326,7 +325,7 @@ class UnfinishedOutput:
             self._sync()
             if self.done.unreadable.size:
                 # A copy, as the list is continued too if this is interrupted.
-                with self.list_file.open("rb") as file, atomic_write(self.list) as copy:
+                with self.list_file.open("rb") as file, open_output(self.list) as copy:
                     shutil.copyfileobj(file, copy)
             elif _is_unreadable_list(self.list):
                 self.list.unlink()  # of an earlier run
@@ -479,6 +478,14 @@ def _marked(images: PredictionInput, key: str) -> str:
 
 def _encoded(text: str) -> bytes:
     return text.encode("utf-8", "surrogateescape")
+
+
+def _behind_link(out: Path) -> Path:
+    """Return the file that is replaced: a symbolic link stays one."""
+    with contextlib.suppress(OSError):  # of a name that is too long, which is said when it is opened
+        if out.is_symlink():
+            return Path(os.path.realpath(out))
+    return out
 
 
 def _is_unreadable_list(path: Path) -> bool:
