@@ -50,7 +50,7 @@ def check_output(path: Path, option: str, folders: Iterable[Path] = (), files: I
         if target.is_file():
             about = target.stat()
             for file in files:
-                with contextlib.suppress(FileNotFoundError, NotADirectoryError):
+                with contextlib.suppress(OSError):  # it cannot be read either
                     if os.path.samestat(about, file.stat()):
                         raise CampError(
                             f"{option} {path} would replace {file}, which is read; choose another name."

@@ -30,6 +30,7 @@ from camp.app.workspace.kept_unknown import UnknownKeeper, read_kept
 from camp.cli import main
 from camp.core.abandoned import remove_abandoned
 from camp.core.errors import CampError
+from camp.core.output_file import check_output
 from camp.core.progress import Progress
 from camp.data.bank.bank import image_digest
 from camp.data.datasets.base import FileReader
@@ -157,7 +158,7 @@ def interrupt() -> None:
 @pytest.fixture
 def vectors(monkeypatch: pytest.MonkeyPatch) -> np.ndarray:
     """Vectors of which some cannot be read; blocks are small, and there is a checkpoint after each."""
-    monkeypatch.setattr(prediction, "_VECTORS", BLOCK)
+    monkeypatch.setattr(prediction, "_VECTOR_BLOCK", BLOCK)
     monkeypatch.setattr(unfinished, "SYNC_SECONDS", 0)
     vectors = np.random.default_rng(5).normal(size=(COUNT, 12)).astype(np.float32)
     vectors[[3, 9, 10]] = np.nan
@@ -695,3 +696,22 @@ def test_pictures_and_vectors_are_not_mistaken_for_each_other(
     out = str(tmp_path / "new.npz")
     assert main(["predict", str(tmp_path / "W"), out, "--out", out, "--quiet"]) == 2
     assert "which is read; choose another name" in capsys.readouterr().err
+
+
+def test_files_that_may_be_the_output_are_listed(tmp_path: Path) -> None:
+    """All of a folder are compared with an output in it, or with one that has several names."""
+    keys = write_pictures(tmp_path / "pictures", 3)
+    (tmp_path / "pictures" / "loop.jpg").symlink_to("loop.jpg")
+    images = PredictionInput.of_images(tmp_path / "pictures", QUIET)
+    outside, inside, linked = tmp_path / "a.csv", tmp_path / "pictures" / "b.csv", tmp_path / "c.csv"
+    outside.touch()
+    inside.touch()
+    os.link(tmp_path / "pictures" / keys[1], linked)
+    assert list(images.files(outside)) == []
+    assert len(list(images.files(inside))) == len(list(images.files(linked))) == 4
+    for out in (outside, inside):
+        check_output(out, "--out", (), images.files(out))
+    with pytest.raises(CampError, match=f"would replace .*{keys[1]}, which is read"):
+        check_output(linked, "--out", (), images.files(linked))
+    one = PredictionInput.of_images(tmp_path / "pictures" / keys[0], QUIET)
+    assert list(one.files(outside)) == [tmp_path / "pictures" / keys[0]]

@@ -26,7 +26,7 @@ class PredictionInput:
     mark: Callable[[str], str]
     """Returns what differs once the content of a key has changed."""
     files: Callable[[Path], Iterator[Path]]
-    """Lists the files that are read and may be the same file as an existing path."""
+    """Lists the files that are read, at least those that may be the same file as an existing path."""
 
     @classmethod
     def open(cls, path: Path, workspace: Workspace, progress: Progress) -> Self:

@@ -8,7 +8,7 @@ import json
 import math
 import sys
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from itertools import chain, islice
 from pathlib import Path
 from typing import Literal, TypeVar
@@ -30,13 +30,10 @@ from camp.data.views import Trunk
 
 UNKNOWN = "unknown"
 """Name in the prediction of an image that belongs to none of the categories."""
-UNREADABLE_HEADER = ("file", "reason")
 Format = Literal["csv", "jsonl"]
-COLUMNS = ("file", "category", "name", "confidence", "runner_up", "runner_up_name", "runner_up_confidence")
-"""Fields of `Prediction`, the columns of the output."""
 _BLOCK = 8
 """Images per block on a CPU: more do not make the trunk faster, and the first results come soon."""
-_VECTORS = 1024
+_VECTOR_BLOCK = 1024
 """Vectors per block, which need no trunk."""
 _BLOCKS_AHEAD = 4
 
@@ -56,6 +53,10 @@ class Prediction:
     """Id of the second most probable category, None if there is only one; for an unknown image, the nearest one."""
     runner_up_name: str | None
     runner_up_confidence: float | None
+
+
+COLUMNS = tuple(column.name for column in fields(Prediction))
+"""The columns of the output."""
 
 
 @dataclass(frozen=True)
@@ -160,7 +161,7 @@ def _each(
 def block_size(model: Model) -> int:
     """Return the number of images that are predicted together, on which the last digits of a result may depend."""
     if not model.backbone.resolution:
-        return _VECTORS
+        return _VECTOR_BLOCK
     return _BLOCK if model.backbone.device.type == "cpu" else TRUNK_BATCH
 
 
