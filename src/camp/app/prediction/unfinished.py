@@ -23,13 +23,10 @@ import time
 from collections import deque
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
+from importlib.metadata import version
 from itertools import islice
 from pathlib import Path
 from typing import BinaryIO, Self
-
-import numpy
-import PIL
-import torch
 
 from camp.app.prediction.inputs import PredictionInput
 from camp.app.prediction.keep_unknown import keep_with
@@ -117,8 +114,10 @@ class Question:
         keeps_unknown: bool = False,
     ) -> Self:
         """Describe the predictions of `images` by `model`."""
-        versions = f"torch {torch.__version__}, numpy {numpy.__version__}, Pillow {PIL.__version__}"
-        software = f"camp {__version__}, {versions}, blocks of {block_size(model)}"
+        libraries = ", ".join(
+            f"{name} {version(name)}" for name in ("torch", "numpy", "pillow", "onnxruntime")
+        )
+        software = f"camp {__version__}, {libraries}, blocks of {block_size(model)}"
         return cls(format, false_alarms, keeps_unknown, software, model.fingerprint, images.identity)
 
     def difference(self, before: "Question") -> str | None:
@@ -265,7 +264,7 @@ class UnfinishedOutput:
                 checkpoint = self._read_checkpoint()
                 if checkpoint is not None and checkpoint.images:
                     self.done = self._verified(checkpoint, images, progress)
-            except _OthersError as error:
+            except _NotContinuedError as error:
                 progress.note(f"{self.rows_file} is not continued, as {error}; the predictions start again.")
             self.saved = self.done.images
             if self.done.images:
@@ -334,6 +333,23 @@ class UnfinishedOutput:
             sync_folder(self.target.parent)
             self._remove_others()
 
+    def leave(self, block: int, total: int) -> str | None:
+        """Save what is done when it is interrupted, and return what is kept in words; None if it is nothing.
+
+        Args:
+            block: Number of images that are predicted together.
+            total: Number of all images.
+        """
+        if self.finished:
+            return f"{self.out} is complete."
+        if self.done.images > self.saved and self.done.images % block == 0:
+            with contextlib.suppress(CampError):
+                self.save()
+        number = f"{self.saved:,} of {total:,} pictures"
+        return (
+            f"{number} are in {self.rows_file}, and the same command continues there." if self.saved else None
+        )
+
     def _sync(self) -> None:
         """Write rows to the disk, and before them the unknown images that are kept."""
         if self.keeper is not None:
@@ -365,17 +381,17 @@ class UnfinishedOutput:
                 "remove it, and try again."
             ) from None
         except (ValueError, RecursionError):
-            raise _OthersError(f"{self.checkpoint.name} is damaged") from None
+            raise _NotContinuedError(f"{self.checkpoint.name} is damaged") from None
 
     def _verified(self, checkpoint: Checkpoint, images: PredictionInput, progress: Progress) -> Done:
         """Compare the rows, the settings and the images with the checkpoint."""
         if (difference := self.question.difference(checkpoint.question)) is not None:
-            raise _OthersError(difference)
+            raise _NotContinuedError(difference)
         rows, unreadable = Content.read(self._rows, checkpoint.rows.size), Content()
         if checkpoint.unreadable.size and self.list_file.exists():
             unreadable = Content.read(self._open_list(), checkpoint.unreadable.size)
         if (rows.mark, unreadable.mark) != (checkpoint.rows, checkpoint.unreadable):
-            raise _OthersError("it was changed since it was written")
+            raise _NotContinuedError("it was changed since it was written")
         marks = Content()
         with progress.track("Comparing pictures", checkpoint.images) as bar:
             keys = islice(images.keys, checkpoint.images)
@@ -383,7 +399,7 @@ class UnfinishedOutput:
                 marks = marks.followed_by(_encoded("".join(_marked(images, key) for key in part)))
                 bar.advance(len(part))
         if marks.mark != checkpoint.marks:
-            raise _OthersError("pictures in it were added, changed or removed since")
+            raise _NotContinuedError("pictures in it were added, changed or removed since")
         return Done(checkpoint.images, marks, rows, unreadable, checkpoint.counts)
 
     def _open_list(self) -> BinaryIO:
@@ -433,24 +449,16 @@ def predict_to_file(
                         output.save()
             output.finish()
         except BaseException as error:
-            if output.finished:
-                raise
-            if output.done.images > output.saved and output.done.images % size == 0:
-                with contextlib.suppress(CampError):
-                    output.save()
-            if not output.saved:
-                raise
-            number = f"{output.saved:,} of {len(images.keys):,} pictures"
-            kept = f"{number} are in {output.rows_file}, and the same command continues there."
-            if isinstance(error, KeyboardInterrupt):
-                raise KeyboardInterrupt(kept, *error.args) from error
-            if isinstance(error, CampError):
-                raise CampError(f"{str(error).rstrip('.')}; {kept}") from error
+            state = output.leave(size, len(images.keys))
+            if state is not None and isinstance(error, KeyboardInterrupt):
+                raise KeyboardInterrupt(state, *error.args) from error
+            if state is not None and isinstance(error, CampError):
+                raise CampError(f"{str(error).rstrip('.')}; {state}") from error
             raise
     return output.done.counts
 
 
-class _OthersError(Exception):
+class _NotContinuedError(Exception):
     """The unfinished rows are not those that are wanted; the message is the reason."""
 
 
