@@ -112,6 +112,7 @@ class Members:
     """(n,) bool: the metric was fitted with the category as a label."""
 
 
+@single_threaded()
 def calibrate(members: Members, metric: ClassMetric, count: int) -> Calibration:
     """Calibrate distances of `metric`, which was fitted on `members` of `count` categories."""
     step = max(1, -(-len(members.features) // MAX_SAMPLES))
@@ -121,9 +122,8 @@ def calibrate(members: Members, metric: ClassMetric, count: int) -> Calibration:
         trusted = torch.ones_like(trusted)
     sample = Members(features, index, trusted, fitted)
     n_components = metric.projection.shape[1]
-    with single_threaded():
-        found = threaded_map(lambda number: _fold(sample, number, count, n_components), range(N_FOLDS))
-        folds = [fold for fold in found if fold is not None]
+    found = threaded_map(lambda number: _fold(sample, number, count, n_components), range(N_FOLDS))
+    folds = [fold for fold in found if fold is not None]
     if not folds:
         return Calibration()
     inside = metric.leave_one_out_distances(metric.transform(features), index, count)
