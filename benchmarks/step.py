@@ -138,6 +138,8 @@ class StepTimes:
     """One pass over the tokens in memory."""
     limit: float
     """The matrix products of a step at the rate of one large product."""
+    gflops: float
+    """That rate, in 10^9 floating-point operations per second."""
 
 
 def banked_step(training: Trainer, repeats: int = 25) -> StepTimes:
@@ -161,7 +163,7 @@ def banked_step(training: Trainer, repeats: int = 25) -> StepTimes:
     with FlopCounterMode(display=False) as counter:
         training.train_step(step, 0)
     whole, read, once, per_flop = np.median(np.array(times), axis=0).tolist()
-    return StepTimes(whole, read, once, counter.get_total_flops() * per_flop)
+    return StepTimes(whole, read, once, counter.get_total_flops() * per_flop, 1e-9 / per_flop)
 
 
 def _product_seconds_per_flop() -> float:
@@ -202,6 +204,7 @@ def measure() -> dict[str, float]:
         "step_over_limit_vit_s16": round(vit.step / vit.limit, 2),
         "step_limit_seconds": round(lite.limit, 4),
         "step_limit_seconds_vit_s16": round(vit.limit, 4),
+        "product_gflops": round(vit.gflops),
         "tip_over_bandwidth": round(tip / vit.pass_over_tokens, 2),
         "tip_views_per_second": round(2 * PICTURES / tip),
     }
