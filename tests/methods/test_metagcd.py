@@ -12,14 +12,8 @@ from torch import Tensor
 
 from camp.core.errors import CampError
 from camp.core.seeds import generator as seeded
-from camp.methods.gccd.metagcd import (
-    Learner,
-    MetaGcdObjective,
-    MetaGcdSettings,
-    Session,
-    episode,
-    simulated_sessions,
-)
+from camp.methods.gccd.metagcd import Learner, MetaGcdObjective, Session, episode, simulated_sessions
+from camp.methods.gccd.settings import MetaGcdSettings
 from camp.nn.backbones.residual_mlp import ResidualMlp
 from camp.nn.backbones.vit import VitShape, random_state, split
 from camp.nn.losses import simclr, soft_neighbourhood, supcon

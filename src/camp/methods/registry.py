@@ -16,12 +16,12 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class MethodInfo:
-    """A method in the registry; its module is imported when it is used."""
+    """A method in the registry; its module, which needs torch, is imported when it is built."""
 
     title: str
     module: str
     settings: str
-    """Name of its settings, a subclass of `MethodSettings`."""
+    """Name of its settings, a subclass of `MethodSettings`, in the module `settings` beside its own module."""
     make: str
     """Name of its factory, (BuildContext, settings) -> Method."""
     supervised: bool = False
@@ -32,8 +32,11 @@ class MethodInfo:
     """Whether it needs images and a network that is trained as a whole, neither vectors nor a bank."""
 
     def settings_class(self) -> type[MethodSettings]:
-        """Return the dataclass of the method's settings."""
-        return cast(type[MethodSettings], getattr(importlib.import_module(self.module), self.settings))
+        """Return the dataclass of the method's settings, without torch."""
+        package = self.module.rpartition(".")[0]
+        return cast(
+            type[MethodSettings], getattr(importlib.import_module(f"{package}.settings"), self.settings)
+        )
 
     def build(
         self, backbone: "Backbone", settings: MethodSettings, seed: int, device: "torch.device"

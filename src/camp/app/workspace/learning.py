@@ -25,9 +25,9 @@ from camp.data.views import Views
 from camp.discovery.calibration import Members, calibrate
 from camp.discovery.class_metric import ClassMetric
 from camp.discovery.open_world_discoverer import OpenWorldDiscoverer
-from camp.methods.gccd.camp import CampSettings
 from camp.methods.gccd.centroid_method import CentroidMethod
 from camp.methods.gccd.open_world import FeatureMemory, make_open_world
+from camp.methods.gccd.settings import CampSettings
 from camp.methods.settings import Training
 from camp.methods.trainer import clean_features
 from camp.nn.backbones.base import Backbone
