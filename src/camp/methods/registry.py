@@ -21,7 +21,7 @@ class MethodInfo:
     title: str
     module: str
     settings: str
-    """Name of its settings, a subclass of `MethodSettings`, in the module `settings` beside its own module."""
+    """Module and name of its settings, a subclass of `MethodSettings`, with a colon between."""
     make: str
     """Name of its factory, (BuildContext, settings) -> Method."""
     supervised: bool = False
@@ -33,10 +33,8 @@ class MethodInfo:
 
     def settings_class(self) -> type[MethodSettings]:
         """Return the dataclass of the method's settings, without torch."""
-        package = self.module.rpartition(".")[0]
-        return cast(
-            type[MethodSettings], getattr(importlib.import_module(f"{package}.settings"), self.settings)
-        )
+        module, _, name = self.settings.partition(":")
+        return cast(type[MethodSettings], getattr(importlib.import_module(module), name))
 
     def build(
         self, backbone: "Backbone", settings: MethodSettings, seed: int, device: "torch.device"
@@ -49,12 +47,15 @@ class MethodInfo:
 
 
 def _gccd(title: str, module: str, settings: str, make: str, incremental: bool = False) -> MethodInfo:
-    return MethodInfo(title, f"camp.methods.gccd.{module}", settings, make, incremental=incremental)
+    package = "camp.methods.gccd"
+    settings = f"{package}.settings:{settings}"
+    return MethodInfo(title, f"{package}.{module}", settings, make, incremental=incremental)
 
 
 def _cil(title: str, module: str, settings: str, make: str, pixels: bool = False) -> MethodInfo:
-    title = f"class-incremental: {title}"
-    return MethodInfo(title, f"camp.methods.cil.{module}", settings, make, supervised=True, pixels=pixels)
+    package = "camp.methods.cil"
+    title, settings = f"class-incremental: {title}", f"{package}.settings:{settings}"
+    return MethodInfo(title, f"{package}.{module}", settings, make, supervised=True, pixels=pixels)
 
 
 # fmt: off

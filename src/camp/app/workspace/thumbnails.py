@@ -14,9 +14,8 @@ from camp.app.workspace.storage import Storage
 from camp.core.files import atomic_write, sync_folder
 from camp.core.parallel import threaded_map
 from camp.core.progress import Progress
-from camp.data.bank.bank import image_digest
 from camp.data.datasets.base import Reader
-from camp.data.images import UnreadableImageError
+from camp.data.images import UnreadableImageError, image_digest
 
 SIDE = 144
 """Number of pixels of the longer side."""
