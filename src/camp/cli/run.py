@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING, Annotated, Any
 import tyro
 
 from camp.bench.settings import DataSettings, RunSettings, option_names, run_options
-from camp.bench.studies.comparison import comparison, methods_without
 from camp.bench.studies.study import Study
 from camp.cli.options import Parser, given_options, unknown_option
 from camp.cli.output import show_runs
@@ -45,6 +44,7 @@ def run(words: list[str]) -> int:
     request = _resume_request(words) or parse(_selected_methods(words), words)
     from camp.bench.run_folder import RunFolder, holds_comparison
     from camp.bench.run_loop import run_or_resume
+    from camp.bench.studies.comparison import methods_without
     from camp.bench.studies.comparison_runs import resume_comparison, start_comparison
     from camp.core import distributed
     from camp.core.progress import Progress
@@ -134,6 +134,8 @@ def parse(methods: list[str], words: Sequence[str]) -> RunRequest:
 def _parse_comparison(methods: list[str], words: Sequence[str]) -> RunRequest:
     if {"-h", "--help"} & set(words):
         _parse_with_tyro(None, ["--help"], _about_comparison(methods))
+    from camp.bench.studies.comparison import comparison
+
     own = {
         "method": Option("method", str, None),
         "out": Option("out", str, None),

@@ -7,7 +7,6 @@ than MIN_GROUP such images are left out.
 """
 
 import torch
-from sklearn.cluster import AgglomerativeClustering
 from torch import Tensor
 
 from camp.discovery.class_metric import ClassMetric
@@ -32,6 +31,8 @@ def unknown_groups(points: Tensor, centroids: Tensor, metric: ClassMetric, typic
     points = points[first:]
     if len(points) < MIN_GROUP or not len(centroids):
         return []
+    from sklearn.cluster import AgglomerativeClustering  # takes a second to import
+
     # Two images of a category are apart by the square root of 2 times the distance of one from the centroid.
     linkage = AgglomerativeClustering(None, linkage="average", distance_threshold=2**0.5 * typical)
     clusters = torch.from_numpy(linkage.fit_predict(points.numpy()))

@@ -15,7 +15,6 @@ from camp.app.workspace.knowledge import CLUSTERED, DISCARDED, LABELLED, Categor
 from camp.app.workspace.overview import Overview, category_regions, metric_labels, overview
 from camp.app.workspace.report import BatchReport, CategoryReport, CategoryShift, Link, Seconds
 from camp.app.workspace.step_files import Step
-from camp.app.workspace.tsne_layout import tsne_layout
 from camp.core.errors import CampError
 from camp.core.progress import Progress
 from camp.core.provenance import current_provenance
@@ -119,6 +118,8 @@ def learn(
     assert discoverer.metric is not None
 
     after = _apply_metric(_add_batch(known, method, memory, numbering, batch), discoverer.metric)
+    from camp.app.workspace.tsne_layout import tsne_layout  # scikit-learn takes a second to import
+
     positions = tsne_layout(
         after.images.features, after.images.category, known.images.positions, seed, progress
     )
