@@ -96,14 +96,14 @@ class ClassMetric:
     def centroids(self, points: Floats, index: Index, n_classes: int) -> Floats:
         """Means (K, d) of points (n, d) of classes `index` (n,) that all occur, scaled like the points."""
         sizes = np.bincount(index, minlength=n_classes)
-        return self._scaled(class_sums(points, index, n_classes) / sizes[:, None]).astype(points.dtype)
+        return self._scaled(_class_sums(points, index, n_classes) / sizes[:, None]).astype(points.dtype)
 
     def leave_one_out_distances(
         self, points: Floats, index: Index, n_classes: int
     ) -> npt.NDArray[np.float64]:
         """Distance (n,) to the centroid of the others of the class; NaN where there are none."""
         sizes = np.bincount(index, minlength=n_classes)
-        sums = class_sums(points, index, n_classes).astype(points.dtype)
+        sums = _class_sums(points, index, n_classes).astype(points.dtype)
         distances = np.full(len(points), np.nan)
         for start in range(0, len(points), _CHUNK):
             rows, classes = points[start : start + _CHUNK], index[start : start + _CHUNK]
@@ -129,10 +129,10 @@ class ClassMetric:
         return x / np.maximum(lengths, _SHORTEST)
 
 
-def class_sums(x: Floats, index: Index, n_classes: int) -> npt.NDArray[np.float64]:
+def _class_sums(x: Floats, index: Index, n_classes: int) -> npt.NDArray[np.float64]:
     """Sum of each class, (K, D), of x (n, D) with the classes `index` (n,).
 
-    >>> class_sums(np.array([[1.0], [2.0], [3.0]]), np.array([2, 0, 2]), 3).tolist()
+    >>> _class_sums(np.array([[1.0], [2.0], [3.0]]), np.array([2, 0, 2]), 3).tolist()
     [[2.0], [0.0], [4.0]]
     """
     sums = np.zeros((n_classes, x.shape[1]))
