@@ -7,9 +7,9 @@ principal axes of the whitened features:
     y = u P                       variation within a class has the same size in all directions
     p = (y - mean y) V            scaled to unit length, or to mean length 1
 
-Euclidean distances between points p are the metric. Features of more than UNIT_LENGTH_FROM
-dimensions are compared by their direction alone and scaled to unit length; fewer dimensions keep
-their length, which carries information.
+Euclidean distances between points p are the metric. Features of many dimensions
+(`principal_components.UNIT_LENGTH_FROM`) are compared by their direction alone and scaled to unit
+length; fewer dimensions keep their length, which carries information.
 """
 
 from collections.abc import Mapping
@@ -42,7 +42,7 @@ class ClassMetric:
     """Fitted metric: points (n, d) = scale(scale(x - origin) @ projection - offset).
 
     It is fitted to features and transforms them in torch. Points are NumPy arrays: to compare them needs no torch, which
-    takes seconds to import.
+    takes long to import.
     """
 
     origin: Floats

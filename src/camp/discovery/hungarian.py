@@ -25,7 +25,7 @@ def cluster_accuracy(predicted: Tensor, true: Tensor) -> float:
     >>> cluster_accuracy(torch.tensor([5, 5, 2, 2]), torch.tensor([0, 0, 1, 0]))
     0.75
     """
-    from sklearn.metrics.cluster import contingency_matrix  # takes a second to import
+    from sklearn.metrics.cluster import contingency_matrix  # takes long to import
 
     if predicted.shape != true.shape or predicted.ndim != 1:
         raise ValueError(f"Need two vectors of equal length, got {predicted.shape}, {true.shape}.")

@@ -101,7 +101,7 @@ def estimate_without_labels(
 
     A rough estimate of at least 2 for features (n, D), since a silhouette compares clusters.
     """
-    from sklearn.metrics import silhouette_score  # takes a second to import
+    from sklearn.metrics import silhouette_score  # takes long to import
 
     count = len(features)
     if count < 3:

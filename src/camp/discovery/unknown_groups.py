@@ -31,7 +31,7 @@ def unknown_groups(points: Tensor, centroids: Tensor, metric: ClassMetric, typic
     points = points[first:]
     if len(points) < MIN_GROUP or not len(centroids):
         return []
-    from sklearn.cluster import AgglomerativeClustering  # takes a second to import
+    from sklearn.cluster import AgglomerativeClustering  # takes long to import
 
     # Two images of a category are apart by the square root of 2 times the distance of one from the centroid.
     linkage = AgglomerativeClustering(None, linkage="average", distance_threshold=2**0.5 * typical)

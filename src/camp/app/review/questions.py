@@ -114,7 +114,7 @@ def look_alikes(knowledge: Knowledge) -> list[np.ndarray]:
     n_groups = max(1, min(n_groups, len(rows) // MIN_GROUP))
     if len(rows) <= n_groups:
         return [rows] if len(rows) else []
-    from sklearn.cluster import KMeans, MiniBatchKMeans  # takes a second to import
+    from sklearn.cluster import KMeans, MiniBatchKMeans  # takes long to import
 
     seed = seed_of(0, "look-alikes", step) % 2**32
     fit = MiniBatchKMeans if len(rows) > LARGE else KMeans

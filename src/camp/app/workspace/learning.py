@@ -118,7 +118,7 @@ def learn(
     assert discoverer.metric is not None
 
     after = _apply_metric(_add_batch(known, method, memory, numbering, batch), discoverer.metric)
-    from camp.app.workspace.tsne_layout import tsne_layout  # scikit-learn takes a second to import
+    from camp.app.workspace.tsne_layout import tsne_layout  # imports scikit-learn
 
     positions = tsne_layout(
         after.images.features, after.images.category, known.images.positions, seed, progress

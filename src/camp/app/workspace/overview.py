@@ -177,7 +177,7 @@ def halves(knowledge: Knowledge, id: int) -> np.ndarray:
 
     The half with more labelled images stays; without labels the larger one does.
     """
-    from sklearn.cluster import KMeans  # takes a second, and `camp status` needs no clustering
+    from sklearn.cluster import KMeans  # takes long to import, and `camp status` needs no clustering
 
     rows = knowledge.rows_of(id)
     title = knowledge.category(id).title
