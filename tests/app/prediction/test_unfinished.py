@@ -32,8 +32,8 @@ from camp.core.abandoned import remove_abandoned
 from camp.core.errors import CampError
 from camp.core.output_file import check_output
 from camp.core.progress import Progress
-from camp.data.bank.bank import image_digest
 from camp.data.datasets.base import FileReader
+from camp.data.images import image_digest
 from camp.data.vector_files import RowNames, VectorReader
 from crashes import Recorder, restore, states
 

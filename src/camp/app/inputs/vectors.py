@@ -12,9 +12,8 @@ from camp.app.inputs.base import MAX_UNREADABLE, BatchInput, ReadableImages
 from camp.app.inputs.names import check_name, near_misses
 from camp.core.errors import CampError
 from camp.core.progress import Progress
-from camp.data.bank.bank import image_digest
-from camp.data.bank.store import DIGEST_BYTES
 from camp.data.digests import groups
+from camp.data.images import DIGEST_BYTES, image_digest
 from camp.data.vector_files import RowNames, VectorReader, blocks, is_vector_file, open_array, open_vectors
 
 NOT_FINITE = "it holds numbers that are not finite"

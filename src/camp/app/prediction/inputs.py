@@ -6,7 +6,6 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Self
 
-from camp.app.workspace.pipeline import VECTORS
 from camp.app.workspace.workspace import Workspace
 from camp.core.errors import CampError
 from camp.core.progress import Progress
@@ -32,7 +31,7 @@ class PredictionInput:
     def open(cls, path: Path, workspace: Workspace, progress: Progress) -> Self:
         """List the images of `path`, or open the vectors in it, whichever the workspace has learned."""
         settings = workspace.settings.backbone
-        if settings.backbone == VECTORS:
+        if settings.backbone == "embeddings":
             if not is_vector_file(path):
                 raise CampError(
                     f"{workspace.name} has learned vectors; give an .npy or .npz file, not {path}."

@@ -9,7 +9,7 @@ from torch import Tensor
 
 from camp.app.workspace.kept_unknown import tip_fingerprint
 from camp.app.workspace.knowledge import Knowledge, category_title
-from camp.app.workspace.overview import fit_classifier
+from camp.app.workspace.overview import category_regions
 from camp.app.workspace.workspace import Workspace
 from camp.core.errors import CampError
 from camp.core.files import checksum
@@ -39,9 +39,9 @@ class Model:
 
         It calls about the share `false_alarms` of images of these categories unknown.
         """
-        ids, classifier = fit_classifier(knowledge, check_false_alarms(false_alarms))
+        ids, regions = category_regions(knowledge, check_false_alarms(false_alarms))
         names = tuple(knowledge.categories[id].name for id in ids)
-        return cls(backbone, knowledge.metric, classifier, ids, names)
+        return cls(backbone, knowledge.metric, OpenSet.of(regions), ids, names)
 
     @torch.no_grad()
     def features(self, batch: Batch) -> Tensor:
@@ -62,11 +62,13 @@ class Model:
     def fingerprint(self) -> str:
         """Hash of everything that predictions depend on."""
         backbone, classifier = self.backbone, self.classifier
-        tensors = {"centroids": classifier.centroids, "radii": classifier.radii, **self.metric.state()}
+        tensors = (classifier.centroids, classifier.radii)
+        arrays = [*self.metric.state().values(), *(tensor.cpu().numpy() for tensor in tensors)]
         parts = (
             (backbone.name, backbone.fingerprint, backbone.resolution, backbone.mean, backbone.std),
             (backbone.device.type, type(backbone.trunk).__name__, self.tip_fingerprint),
-            (tip_fingerprint(tensors), classifier.temperature, self.ids, self.names),
+            ([(array.shape, checksum(array.tobytes())) for array in arrays], classifier.temperature),
+            (self.ids, self.names),
         )
         return checksum(repr(parts).encode())
 
