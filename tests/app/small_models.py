@@ -9,8 +9,8 @@ from PIL import Image
 from camp.app.prediction.model import Model
 from camp.data.augmentations import normalise_, to_unit
 from camp.data.datasets.base import FileReader, Reader
-from camp.data.datasets.embeddings import VectorReader
 from camp.data.images import resize_image
+from camp.data.vector_files import VectorReader
 from camp.discovery.class_metric import ClassMetric
 from camp.discovery.open_set import OpenSet
 from camp.nn.backbones import make_backbone
@@ -54,7 +54,7 @@ def reader_for(settings: BackboneSettings, folder: Path, count: int) -> tuple[Re
         return FileReader(folder), write_pictures(folder, count)
     keys = tuple(f"{i:03d}" for i in range(count))
     vectors = np.random.default_rng(5).normal(size=(count, settings.dim)).astype(np.float32)
-    return VectorReader(keys, vectors), list(keys)
+    return VectorReader(vectors), list(keys)
 
 
 def features_of(backbone: Backbone, reader: Reader, keys: list[str]) -> torch.Tensor:
@@ -85,7 +85,8 @@ def small_model(settings: BackboneSettings, reader: Reader, keys: list[str], cat
     z = features_of(backbone, reader, keys)
     dim = min(8, z.shape[1])
     projection = torch.randn(z.shape[1], dim, generator=generator)
-    metric = ClassMetric(z.mean(dim=0), projection, torch.randn(dim, generator=generator) / 10, unit=True)
+    offset = torch.randn(dim, generator=generator) / 10
+    metric = ClassMetric(z.mean(dim=0).numpy(), projection.numpy(), offset.numpy(), unit=True)
     z = metric.transform(z)
     centroids = z[:categories] + 0.2 * (z[categories : 2 * categories] - z[:categories])
     squares = torch.cdist(z, centroids).square()

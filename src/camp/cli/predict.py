@@ -1,10 +1,9 @@
 """`camp predict`: recognise pictures."""
 
-from pathlib import Path
+from itertools import chain
 from typing import Literal
 
 from camp.cli.shared import FalseAlarms, Pictures, WorkspaceFolder, given_path, starting
-from camp.core.abandoned import remove_abandoned
 from camp.core.errors import CampError
 from camp.core.progress import Progress
 from camp.core.types import FALSE_ALARMS
@@ -21,9 +20,11 @@ def predict(
 ) -> None:
     """Recognise the pictures of a folder, or one picture: category and runner-up with confidences, or unknown.
 
+    If it is interrupted, the same command continues the file of --out.
+
     Args:
         workspace: Folder of the workspace.
-        pictures: Folder of pictures, or a single file.
+        pictures: Folder of pictures, or a single file; for a workspace of vectors an .npy or .npz file.
         out: File, device or FIFO to write. By default the predictions are printed.
         format: csv, or jsonl with a JSON object per line. By default it depends on the name of --out.
         false_alarms: Share of the pictures of known categories that may be called unknown. More of them detect
@@ -33,63 +34,52 @@ def predict(
         quiet: Show no progress.
     """
     with starting(quiet):
+        from camp.app.prediction.inputs import PredictionInput
         from camp.app.prediction.keep_unknown import keep_with, unknown_keeper
         from camp.app.prediction.model import open_model
         from camp.app.prediction.predict import predict as predictions
-        from camp.app.prediction.predict import unreadable_list, write_predictions
+        from camp.app.prediction.predict import write_predictions
+        from camp.app.prediction.unfinished import Question, predict_to_file, written_files
         from camp.app.workspace.workspace import Workspace
         from camp.core.output_file import check_output, is_stream
-        from camp.data.datasets.base import FileReader
 
-    place = given_path(workspace, "WORKSPACE")
+    place, progress = given_path(workspace, "WORKSPACE"), Progress(quiet)
     opened = Workspace.open(place)
     target = given_path(out, "--out") if out is not None else None
-    root, keys = _files(given_path(pictures, "PICTURES"))
+    is_file = target is not None and not is_stream(target)
+    images = PredictionInput.open(given_path(pictures, "PICTURES"), opened, progress)
     if target is not None:
-        inputs = [*(root / key for key in keys), *opened.settings.backbone.files()]
-        check_output(target, "--out", [place], inputs)
-        if (aside := unreadable_list(target)) is not None:
-            check_output(aside, "The list of unreadable pictures", [place], inputs)
-        remove_abandoned(target.parent, target.name)
+        with progress.track("Comparing --out with the pictures", 1):
+            for path in written_files(target) if is_file else [target]:
+                inputs = chain(images.files(path), opened.settings.backbone.files())
+                check_output(path, "--out" if path == target else "The file", [place], inputs)
     chosen = format or ("jsonl" if target and target.suffix in (".jsonl", ".ndjson") else "csv")
-    progress = Progress(quiet)
     with progress.track("Opening the model", 1):
         model = open_model(opened, false_alarms)
     keeper = unknown_keeper(opened) if keep_unknown else None
-    keep = keep_with(keeper, model) if keeper else None
     try:
-        with progress.track("Pictures", len(keys)) as bar:
-            rows = predictions(model, FileReader(root), keys, bar, keep)
-            counts = write_predictions(rows, target, chosen)
+        if target is not None and is_file:
+            question = Question.of(model, images, chosen, false_alarms, keep_unknown)
+            counts = predict_to_file(model, images, target, question, progress, keeper)
+        else:
+            keep = keep_with(keeper, model) if keeper else None
+            with progress.track("Pictures", len(images.keys)) as bar:
+                rows = predictions(model, images.reader, images.keys, bar, keep)
+                counts = write_predictions(rows, target, chosen)
     except KeyboardInterrupt as stop:
         if keeper is None:
             raise
         keeper.flush()
-        raise KeyboardInterrupt(keeper.summary()) from stop
+        said = " ".join([*(one for one in stop.args if isinstance(one, str)), keeper.summary()])
+        raise KeyboardInterrupt(said, *(one for one in stop.args if isinstance(one, int))) from stop
     finally:
         if keeper:
             keeper.flush()
     if keeper:
         progress.note(keeper.summary())
-    if counts.unreadable and not counts.predicted:
-        first, n = counts.unreadable[0], len(counts.unreadable)
+    if counts.first_unreadable and not counts.predicted:
+        first, n = counts.first_unreadable, counts.unreadable
         raise CampError(f"None of {n} pictures could be read (first: {first.file}: {first.reason}).")
-    if target is not None and not is_stream(target):
-        unreadable = f", {len(counts.unreadable)} cannot be read" if counts.unreadable else ""
+    if is_file:
+        unreadable = f", {counts.unreadable} cannot be read" if counts.unreadable else ""
         print(f"{counts.predicted} pictures in {target}: {counts.unknown} unknown{unreadable}.")
-
-
-def _files(pictures: Path) -> tuple[Path, list[str]]:
-    """Return a folder and the pictures in it; refuse paths that cannot be read."""
-    from camp.data.datasets.folders import image_files
-
-    try:
-        if not pictures.exists():
-            raise CampError(f"There is no {pictures}; give a folder of pictures, or a picture.")
-        is_folder = pictures.is_dir()
-        root, keys = (pictures, image_files(pictures)) if is_folder else (pictures.parent, [pictures.name])
-    except OSError as error:
-        raise CampError(f"{error.filename or pictures}: {error.strerror or error}.") from error
-    if not keys:
-        raise CampError(f"{pictures} contains no pictures.")
-    return root, keys

@@ -9,9 +9,10 @@ from torch import Tensor
 
 from camp.app.workspace.kept_unknown import tip_fingerprint
 from camp.app.workspace.knowledge import Knowledge, category_title
-from camp.app.workspace.overview import fit_classifier
+from camp.app.workspace.overview import category_regions
 from camp.app.workspace.workspace import Workspace
 from camp.core.errors import CampError
+from camp.core.files import checksum
 from camp.core.types import FALSE_ALARMS
 from camp.data.views import Batch
 from camp.discovery.calibration import check_false_alarms
@@ -38,9 +39,9 @@ class Model:
 
         It calls about the share `false_alarms` of images of these categories unknown.
         """
-        ids, classifier = fit_classifier(knowledge, check_false_alarms(false_alarms))
+        ids, regions = category_regions(knowledge, check_false_alarms(false_alarms))
         names = tuple(knowledge.categories[id].name for id in ids)
-        return cls(backbone, knowledge.metric, classifier, ids, names)
+        return cls(backbone, knowledge.metric, OpenSet.of(regions), ids, names)
 
     @torch.no_grad()
     def features(self, batch: Batch) -> Tensor:
@@ -57,9 +58,24 @@ class Model:
         """Hash of the weights of the tip."""
         return tip_fingerprint(self.backbone.tip.state_dict())
 
-    def title(self, position: int) -> str:
-        """Return the name of the category at `position`, or its id in words: "category 7"."""
-        return category_title(self.ids[position], self.names[position])
+    @cached_property
+    def fingerprint(self) -> str:
+        """Hash of everything that predictions depend on."""
+        backbone, classifier = self.backbone, self.classifier
+        tensors = (classifier.centroids, classifier.radii)
+        arrays = [*self.metric.state().values(), *(tensor.cpu().numpy() for tensor in tensors)]
+        parts = (
+            (backbone.name, backbone.fingerprint, backbone.resolution, backbone.mean, backbone.std),
+            (backbone.device.type, type(backbone.trunk).__name__, self.tip_fingerprint),
+            ([(array.shape, checksum(array.tobytes())) for array in arrays], classifier.temperature),
+            (self.ids, self.names),
+        )
+        return checksum(repr(parts).encode())
+
+    @cached_property
+    def titles(self) -> tuple[str, ...]:
+        """Name of each category, or its id in words: "category 7"."""
+        return tuple(category_title(id, name) for id, name in zip(self.ids, self.names))
 
 
 def open_model(workspace: Workspace, false_alarms: float = FALSE_ALARMS) -> Model:

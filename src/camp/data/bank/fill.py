@@ -20,13 +20,14 @@ from camp.core.parallel import threaded_map
 from camp.core.progress import Progress
 from camp.core.seeds import seed_of
 from camp.data.augmentations import augment_images, normalise_, to_unit
-from camp.data.bank.bank import Bank, BankSpec, image_digest
+from camp.data.bank.bank import Bank, BankSpec
 from camp.data.bank.pipeline import TRUNK_BATCH, decode_resized, read_image, run_trunk
 from camp.data.datasets.base import Reader
-from camp.data.images import UnreadableImageError
+from camp.data.images import UnreadableImageError, image_digest
 from camp.data.views import Batch, Encoder
 
-_VIEWS_PER_BLOCK = 72
+_VIEWS_PER_BLOCK = 3 * TRUNK_BATCH
+"""Views of a block of images with augmented views; blocks of clean views are smaller, so that threads end together."""
 
 Block = tuple[list[str], dict[str, str], Batch]
 """Keys of images, why others of the block could not be read, and the fields of all views, image-major."""
@@ -158,7 +159,7 @@ def encode_blocks(
     rest = [key for key in keys if key not in with_augmented]
     size = max(1, _VIEWS_PER_BLOCK // (1 + spec.augmentations))
     blocks = [train[i : i + size] for i in range(0, len(train), size)]
-    blocks += [rest[i : i + _VIEWS_PER_BLOCK] for i in range(0, len(rest), _VIEWS_PER_BLOCK)]
+    blocks += [rest[i : i + TRUNK_BATCH] for i in range(0, len(rest), TRUNK_BATCH)]
     for readable, faults, outcome in threaded_map(encode, blocks, lookahead=4):
         if isinstance(outcome, Tensor):
             yield readable, faults, run_trunk(trunk, to_device(outcome, device), TRUNK_BATCH)
