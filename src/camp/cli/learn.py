@@ -22,6 +22,8 @@ def learn(
     device: str | None = None,
     seed: int | None = None,
     thumbnails: int | None = None,
+    image_field: str | None = None,
+    label_field: str | None = None,
     quiet: bool = False,
 ) -> None:
     """Learn a folder of pictures: recognise known categories, discover new ones, and keep the old ones.
@@ -29,9 +31,12 @@ def learn(
     Pictures in PICTURES/heron/ have the label heron; loose files and those in PICTURES/unlabelled/ have no label. The
     workspace is created if it does not exist. Afterwards the pictures are no longer needed.
 
+    PICTURES may also be a URL (s3://, gs://, hf://, https://), a tar file of WebDataset, a Parquet file, a folder or a
+    pattern such as birds-{000..012}.tar of them, a data set of Hugging Face that was saved to disk, or hf:NAME:PART.
+
     Args:
         workspace: Folder of the workspace.
-        pictures: Folder of the pictures to learn.
+        pictures: Folder of the pictures to learn, or another source of them.
         labels: CSV file with the columns file and label, for labels in addition to the folder names.
         new: Number of new categories among the pictures without a label, 0 for none. By default it is estimated.
         epochs: Number of training epochs. By default it depends on the size of the batch.
@@ -42,14 +47,18 @@ def learn(
         device: Device of a new workspace: cpu (the default), cuda and others.
         seed: Random seed of a new workspace. The default is 0.
         thumbnails: Thumbnails that a new workspace keeps of each category and batch: 100 by default, 0 for none.
+        image_field: Column of Parquet files and data sets that holds the pictures. By default it is looked for.
+        label_field: Column of Parquet files and data sets, or extension of members of tar files, that holds the labels;
+            none for pictures without labels. By default the column label, and cls, txt or json in tar files.
         quiet: Show no progress.
     """
     with starting(quiet):
-        from camp.app.inputs.folders import read_folder
+        from camp.app.inputs.sources import Fields, learning_source
         from camp.app.workspace.pipeline import LearnRequest, learn_folder
         from camp.app.workspace.storage import FolderStorage, WorkspaceSettings
 
-    place, folder = given_path(workspace, "WORKSPACE"), given_path(pictures, "PICTURES")
+    place = given_path(workspace, "WORKSPACE")
+    given_path(pictures, "PICTURES")
     table = given_path(labels, "--labels") if labels is not None else None
     if weights is not None and Path(weights).exists():
         weights = os.path.realpath(weights)  # the workspace may be used from another folder
@@ -60,7 +69,9 @@ def learn(
         present = FolderStorage.open(place).settings if FolderStorage.exists(place) else WorkspaceSettings()
         of_workspace["backbone"] = dataclasses.replace(present.backbone, **of_backbone)
         settings = dataclasses.replace(present, **of_workspace)
-    request = LearnRequest(read_folder(folder, table), new, epochs, views)
+    request = LearnRequest(
+        learning_source(pictures, table, Fields(image_field, label_field)), new, epochs, views
+    )
     report = learn_folder(place, request, settings, Progress(quiet))
     try:
         print(report.summary())

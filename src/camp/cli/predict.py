@@ -1,6 +1,5 @@
 """`camp predict`: recognise pictures."""
 
-from pathlib import Path
 from typing import Literal
 
 from camp.cli.shared import FalseAlarms, Pictures, WorkspaceFolder, given_path, starting
@@ -17,36 +16,42 @@ def predict(
     format: Literal["csv", "jsonl"] | None = None,
     false_alarms: FalseAlarms = FALSE_ALARMS,
     keep_unknown: bool = False,
+    image_field: str | None = None,
     quiet: bool = False,
 ) -> None:
     """Recognise the pictures of a folder, or one picture: category and runner-up with confidences, or unknown.
 
+    PICTURES may also be a URL (s3://, gs://, hf://, https://), a tar file of WebDataset, a Parquet file, a folder or a
+    pattern such as birds-{000..012}.tar of them, a data set of Hugging Face that was saved to disk, or hf:NAME:PART.
+
     Args:
         workspace: Folder of the workspace.
-        pictures: Folder of pictures, or a single file.
+        pictures: Folder of pictures or another source of them, or a single file.
         out: File, device or FIFO to write. By default the predictions are printed.
         format: csv, or jsonl with a JSON object per line. By default it depends on the name of --out.
         false_alarms: Share of the pictures of known categories that may be called unknown. More of them detect
             more pictures of unknown categories; `camp status` says how many.
         keep_unknown: Keep features and thumbnails of unknown pictures in the workspace. `camp review` proposes a
             category where enough of them look alike.
+        image_field: Column of Parquet files and data sets that holds the pictures. By default it is looked for.
         quiet: Show no progress.
     """
     with starting(quiet):
+        from camp.app.inputs.sources import Fields, list_source
         from camp.app.prediction.keep_unknown import keep_with, unknown_keeper
         from camp.app.prediction.model import open_model
         from camp.app.prediction.predict import predict as predictions
         from camp.app.prediction.predict import unreadable_list, write_predictions
         from camp.app.workspace.workspace import Workspace
         from camp.core.output_file import check_output, is_stream
-        from camp.data.datasets.base import FileReader
 
     place = given_path(workspace, "WORKSPACE")
     opened = Workspace.open(place)
     target = given_path(out, "--out") if out is not None else None
-    root, keys = _files(given_path(pictures, "PICTURES"))
+    given_path(pictures, "PICTURES")
+    images = list_source(pictures, Fields(image_field))
     if target is not None:
-        inputs = [*(root / key for key in keys), *opened.settings.backbone.files()]
+        inputs = [*images.files_read(), *opened.settings.backbone.files()]
         check_output(target, "--out", [place], inputs)
         if (aside := unreadable_list(target)) is not None:
             check_output(aside, "The list of unreadable pictures", [place], inputs)
@@ -58,8 +63,8 @@ def predict(
     keeper = unknown_keeper(opened) if keep_unknown else None
     keep = keep_with(keeper, model) if keeper else None
     try:
-        with progress.track("Pictures", len(keys)) as bar:
-            rows = predictions(model, FileReader(root), keys, bar, keep)
+        with progress.track("Pictures", len(images.keys)) as bar:
+            rows = predictions(model, images.reader, images.keys, bar, keep)
             counts = write_predictions(rows, target, chosen)
     except KeyboardInterrupt as stop:
         if keeper is None:
@@ -77,19 +82,3 @@ def predict(
     if target is not None and not is_stream(target):
         unreadable = f", {len(counts.unreadable)} cannot be read" if counts.unreadable else ""
         print(f"{counts.predicted} pictures in {target}: {counts.unknown} unknown{unreadable}.")
-
-
-def _files(pictures: Path) -> tuple[Path, list[str]]:
-    """Return a folder and the pictures in it; refuse paths that cannot be read."""
-    from camp.data.datasets.folders import image_files
-
-    try:
-        if not pictures.exists():
-            raise CampError(f"There is no {pictures}; give a folder of pictures, or a picture.")
-        is_folder = pictures.is_dir()
-        root, keys = (pictures, image_files(pictures)) if is_folder else (pictures.parent, [pictures.name])
-    except OSError as error:
-        raise CampError(f"{error.filename or pictures}: {error.strerror or error}.") from error
-    if not keys:
-        raise CampError(f"{pictures} contains no pictures.")
-    return root, keys
