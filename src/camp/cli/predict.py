@@ -1,12 +1,25 @@
 """`camp predict`: recognise pictures."""
 
-from typing import Literal
+from typing import TYPE_CHECKING, Literal
 
-from camp.cli.shared import FalseAlarms, Pictures, WorkspaceFolder, given_path, starting
+from camp.cli.shared import (
+    ClusterOptions,
+    EngineName,
+    FalseAlarms,
+    Pictures,
+    WorkspaceFolder,
+    cluster_options,
+    given_path,
+    starting,
+)
 from camp.core.abandoned import remove_abandoned
 from camp.core.errors import CampError
 from camp.core.progress import Progress
 from camp.core.types import FALSE_ALARMS
+
+if TYPE_CHECKING:
+    from camp.app.inputs.listed import ListedImages
+    from camp.app.workspace.workspace import Workspace
 
 
 def predict(
@@ -17,6 +30,10 @@ def predict(
     false_alarms: FalseAlarms = FALSE_ALARMS,
     keep_unknown: bool = False,
     image_field: str | None = None,
+    engine: EngineName = "local",
+    address: str | None = None,
+    cpus: float | None = None,
+    gpus: float | None = None,
     quiet: bool = False,
 ) -> None:
     """Recognise the pictures of a folder, or one picture: category and runner-up with confidences, or unknown.
@@ -27,15 +44,20 @@ def predict(
     Args:
         workspace: Folder of the workspace.
         pictures: Folder of pictures or another source of them, or a single file.
-        out: File, device or FIFO to write. By default the predictions are printed.
+        out: File, device or FIFO to write; with --engine ray a folder or URL. By default the predictions are printed.
         format: csv, or jsonl with a JSON object per line. By default it depends on the name of --out.
         false_alarms: Share of the pictures of known categories that may be called unknown. More of them detect
             more pictures of unknown categories; `camp status` says how many.
         keep_unknown: Keep features and thumbnails of unknown pictures in the workspace. `camp review` proposes a
             category where enough of them look alike.
         image_field: Column of Parquet files and data sets that holds the pictures. By default it is looked for.
+        engine: local predicts on this machine; ray on a Ray cluster, whose nodes write Parquet files below --out.
+        address: Address of the Ray cluster, such as HOST:6379. By default one is started on this machine.
+        cpus: CPUs of each process on the cluster. The default is 1.
+        gpus: GPUs of each process on the cluster; a fraction shares a GPU. By default 1 if the cluster has any, or 0.
         quiet: Show no progress.
     """
+    cluster = cluster_options(engine, address, cpus, gpus)
     with starting(quiet):
         from camp.app.inputs.sources import Fields, list_source
         from camp.app.prediction.keep_unknown import keep_with, unknown_keeper
@@ -50,6 +72,14 @@ def predict(
     target = given_path(out, "--out") if out is not None else None
     given_path(pictures, "PICTURES")
     images = list_source(pictures, Fields(image_field))
+    if cluster is not None:
+        if out is None or format is not None or keep_unknown:
+            raise CampError(
+                "--engine ray writes Parquet files: give it a folder or URL with --out, and neither --format nor "
+                "--keep-unknown."
+            )
+        _predict_on_ray(opened, images, out, false_alarms, cluster, Progress(quiet))
+        return
     if target is not None:
         inputs = [*images.files_read(), *opened.settings.backbone.files()]
         check_output(target, "--out", [place], inputs)
@@ -82,3 +112,35 @@ def predict(
     if target is not None and not is_stream(target):
         unreadable = f", {len(counts.unreadable)} cannot be read" if counts.unreadable else ""
         print(f"{counts.predicted} pictures in {target}: {counts.unknown} unknown{unreadable}.")
+
+
+def _predict_on_ray(
+    workspace: "Workspace",
+    images: "ListedImages",
+    out: str,
+    false_alarms: float,
+    options: ClusterOptions,
+    progress: Progress,
+) -> None:
+    """Predict on a Ray cluster, and print where the results are."""
+    from camp.app.engines.ray_predict import open_for_ray, output_url, predict_on_ray
+
+    url = output_url(out, workspace, images)
+    with progress.track("Connecting to Ray", 1):
+        cluster, need = options.connect()
+    try:
+        with progress.track("Opening the model", 1):
+            model = open_for_ray(workspace, false_alarms, need)
+        summary = predict_on_ray(cluster, model, images, url, need, progress)
+    except KeyboardInterrupt as stop:
+        raise KeyboardInterrupt(
+            f"what was predicted is kept in {out}, and the same command continues."
+        ) from stop
+    finally:
+        cluster.close()
+    counts, first = summary.counts, summary.first_unreadable
+    if not counts.predicted:
+        reason = f" (one of them: {first.file}: {first.reason})" if first else ""
+        raise CampError(f"None of {counts.unreadable} pictures could be read{reason}.")
+    unreadable = f", {counts.unreadable} cannot be read" if counts.unreadable else ""
+    print(f"{counts.predicted} pictures in {out}: {counts.unknown} unknown{unreadable}.")

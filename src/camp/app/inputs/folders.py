@@ -13,7 +13,7 @@ from camp.app.inputs.listed import ListedImages, located, refuse_contradictions
 from camp.app.inputs.names import UNLABELLED_FOLDERS, check_name, normalised
 from camp.core.csv_output import unescape_cell
 from camp.core.errors import CampError
-from camp.data.datasets.base import FileReader
+from camp.data.datasets.base import FileReader, Reader
 from camp.data.datasets.folders import image_files
 
 SEPARATORS = ",;\t"
@@ -38,6 +38,14 @@ class FolderImages(ListedImages):
     def select(self, keys: Sequence[str], labels: Sequence[str | None]) -> Self:
         """Return some of the images, with these labels."""
         return replace(self, keys=tuple(keys), labels=tuple(labels))
+
+    def reader_of(self, keys: Sequence[str]) -> Reader:
+        """Return a reader that does not depend on the present folder."""
+        return FileReader(self.root.absolute())
+
+    def places(self) -> Sequence[Path]:
+        """Return the folder."""
+        return (self.root.absolute(),)
 
     def files_read(self) -> Iterator[Path]:
         """Yield the image files."""

@@ -59,9 +59,13 @@ class ListedImages(BatchInput):
         """Return where an image is, for messages."""
         return located(self.root, key)
 
+    @abstractmethod
     def reader_of(self, keys: Sequence[str]) -> Reader:
         """Return a reader of some of the images, to be sent to another process."""
-        return self.reader
+
+    @abstractmethod
+    def places(self) -> Sequence[Path]:
+        """Return the absolute paths of files and folders that another machine must see to read the images."""
 
     @abstractmethod
     def files_read(self) -> Iterator[Path]:
@@ -112,6 +116,10 @@ class SourceImages(ListedImages):
     def reader_of(self, keys: Sequence[str]) -> Reader:
         """Return a reader of some of the images, to be sent to another process."""
         return self.reader.part(keys)
+
+    def places(self) -> Sequence[Path]:
+        """Return the files that hold the images."""
+        return self.files
 
     def files_read(self) -> Iterator[Path]:
         """Yield the files of this machine that are read."""

@@ -1,5 +1,6 @@
 """Images from a word of the command line: a folder, a URL, tar files, Parquet files, or a data set."""
 
+import os
 from dataclasses import dataclass, replace
 from pathlib import Path, PurePosixPath
 
@@ -121,6 +122,8 @@ def _read(source: str, fields: Fields, labelled: bool) -> SourceImages:
         if images or not keys:
             return read_url(source, images, labelled)
         files = [f"{source.rstrip('/')}/{key}" for key in keys]
+    if not is_url(source):
+        files = [os.path.abspath(file) for file in files]  # noqa: PTH100 (so that other processes find them)
     suffixes = {_suffix(file) for file in files}
     if suffixes <= set(PARQUET):
         return read_parquet(source, files, fields.image, label, labelled)
