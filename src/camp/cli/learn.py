@@ -5,7 +5,7 @@ import os
 from pathlib import Path
 from typing import Any
 
-from camp.cli.shared import Pictures, WorkspaceFolder, given_path, starting
+from camp.cli.shared import EngineName, Pictures, WorkspaceFolder, cluster_options, given_path, starting
 from camp.core.progress import Progress
 
 
@@ -24,6 +24,10 @@ def learn(
     thumbnails: int | None = None,
     image_field: str | None = None,
     label_field: str | None = None,
+    engine: EngineName = "local",
+    address: str | None = None,
+    cpus: float | None = None,
+    gpus: float | None = None,
     quiet: bool = False,
 ) -> None:
     """Learn a folder of pictures: recognise known categories, discover new ones, and keep the old ones.
@@ -50,8 +54,14 @@ def learn(
         image_field: Column of Parquet files and data sets that holds the pictures. By default it is looked for.
         label_field: Column of Parquet files and data sets, or extension of members of tar files, that holds the labels;
             none for pictures without labels. By default the column label, and cls, txt or json in tar files.
+        engine: local runs images through the network on this machine; ray on a Ray cluster. This machine learns.
+        address: Address of the Ray cluster, such as HOST:6379. By default one is started on this machine.
+        cpus: CPUs of each task on the cluster. The default is 1.
+        gpus: GPUs of each task on the cluster, for a workspace with --device cuda; a fraction shares a GPU.
+            The default is 0.
         quiet: Show no progress.
     """
+    options = cluster_options(engine, address, cpus, gpus)
     with starting(quiet):
         from camp.app.inputs.sources import Fields, learning_source
         from camp.app.workspace.pipeline import LearnRequest, learn_folder
@@ -69,10 +79,20 @@ def learn(
         present = FolderStorage.open(place).settings if FolderStorage.exists(place) else WorkspaceSettings()
         of_workspace["backbone"] = dataclasses.replace(present.backbone, **of_backbone)
         settings = dataclasses.replace(present, **of_workspace)
-    request = LearnRequest(
-        learning_source(pictures, table, Fields(image_field, label_field)), new, epochs, views
-    )
-    report = learn_folder(place, request, settings, Progress(quiet))
+    images = learning_source(pictures, table, Fields(image_field, label_field), options is not None)
+    request, progress = LearnRequest(images, new, epochs, views), Progress(quiet)
+    if options is None:
+        report = learn_folder(place, request, settings, progress)
+    else:
+        from camp.app.engines.ray_trunk import RayTrunk
+
+        with progress.track("Connecting to Ray", 1):
+            cluster, need = options.connect(default_gpus=0.0)
+        try:
+            request = dataclasses.replace(request, trunk=RayTrunk(cluster, images, need))
+            report = learn_folder(place, request, settings, progress)
+        finally:
+            cluster.close()
     try:
         print(report.summary())
         if report.needs_review:

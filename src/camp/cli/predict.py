@@ -127,7 +127,7 @@ def _predict_on_ray(
 
     url = output_url(out, workspace, images)
     with progress.track("Connecting to Ray", 1):
-        cluster, need = options.connect()
+        cluster, need = options.connect(default_gpus=1.0)
     try:
         with progress.track("Opening the model", 1):
             model = open_for_ray(workspace, false_alarms, need)

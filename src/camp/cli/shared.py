@@ -28,14 +28,18 @@ class ClusterOptions:
     cpus: float
     gpus: float | None
 
-    def connect(self) -> "tuple[RayCluster, Resources]":
-        """Connect to the cluster, and return what each process on it needs."""
+    def connect(self, default_gpus: float) -> "tuple[RayCluster, Resources]":
+        """Connect to the cluster, and return what each process on it needs.
+
+        Args:
+            default_gpus: GPUs of each process, if the cluster has any and the options do not say.
+        """
         from camp.core.ray_cluster import RayCluster, Resources
 
         need = Resources(self.cpus, self.gpus or 0.0)
         cluster = RayCluster("--engine ray", self.address)
         if self.gpus is None and cluster.total("GPU"):
-            need = Resources(self.cpus, 1.0)
+            need = Resources(self.cpus, default_gpus)
         return cluster, need
 
 

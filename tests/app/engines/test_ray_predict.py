@@ -1,16 +1,11 @@
 """Prediction on a real Ray cluster of two nodes on this machine; actors are killed for real."""
 
 import csv
-import os
-import signal
-import threading
-import time
 from pathlib import Path
 
-import numpy as np
 import pytest
-from PIL import Image
-from small_images import KINDS, batch, picture
+from small_cluster import killed_once
+from small_images import batch
 
 from camp.app.engines import ray_predict
 from camp.app.engines.ray_predict import open_for_ray, predict_on_ray
@@ -22,28 +17,11 @@ from camp.core.errors import CampError
 from camp.core.progress import Progress
 from camp.core.ray_cluster import RayCluster, Resources
 
-ray = pytest.importorskip("ray")
 parquet = pytest.importorskip("pyarrow.parquet")
-from ray.cluster_utils import Cluster  # noqa: E402
 
 pytestmark = pytest.mark.slow
 QUIET = Progress(quiet=True)
 NEED = Resources()
-
-
-@pytest.fixture(scope="module")
-def address():
-    """Two nodes of one CPU each."""
-    cluster = Cluster(initialize_head=True, head_node_args={"num_cpus": 1, "object_store_memory": 10**8})
-    cluster.add_node(num_cpus=1, object_store_memory=10**8)
-    yield cluster.address
-    ray.shutdown()
-    cluster.shutdown()
-
-
-@pytest.fixture
-def cluster(address: str) -> RayCluster:
-    return RayCluster("--engine ray", address)
 
 
 @pytest.fixture(scope="module")
@@ -55,21 +33,6 @@ def workspace(tmp_path_factory: pytest.TempPathFactory) -> Path:
         == 0
     )
     return place / "W"
-
-
-@pytest.fixture(scope="module")
-def pictures(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Pictures that take some milliseconds to be decoded, of known and unknown kinds, and files that are none."""
-    folder = tmp_path_factory.mktemp("pictures")
-    for number in range(150):
-        small = picture(KINDS[number % 5], 2000 + number).resize((700, 700))
-        noise = np.random.default_rng(number).integers(-9, 9, (700, 700, 3))
-        Image.fromarray((np.asarray(small) + noise).clip(0, 255).astype(np.uint8)).save(
-            folder / f"{number:03d}.png"
-        )
-    (folder / "050-bad.png").write_bytes(b"?")
-    (folder / "120-empty.jpg").write_bytes(b"")
-    return folder
 
 
 def here(workspace: Path, source: str | Path) -> list[Row]:
@@ -92,38 +55,14 @@ def written(out: Path) -> list[Row]:
     return sorted(rows, key=lambda row: row.file)
 
 
-def actors() -> list[int]:
-    """Processes that predict now."""
-    found = []
-    for path in Path("/proc").glob("[0-9]*/cmdline"):
-        try:
-            if path.read_bytes().startswith(b"ray::MapWorker(Map(_Predictor))"):
-                found.append(int(path.parent.name))
-        except OSError:
-            continue
-    return found
-
-
 def test_an_actor_killed_in_the_middle_changes_no_prediction(
     cluster, workspace: Path, pictures: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ):
     monkeypatch.setattr(ray_predict, "IMAGES_PER_PART", 8)
-    out, killed = tmp_path / "out", list[tuple[int, int, int]]()
-
-    def kill() -> None:
-        while not killed:
-            parts = len(list(out.glob("predictions/*.parquet")))
-            if parts and len(present := actors()) == 2:
-                os.kill(present[0], signal.SIGKILL)
-                killed.append((present[0], parts, len(present)))
-            time.sleep(0.002)
-
-    thread = threading.Thread(target=kill, daemon=True)
-    thread.start()
-    summary = there(cluster, workspace, pictures, out)
-    thread.join(10)
-    [(_, parts, _)] = killed
-    assert parts < 15  # of 19: there was work left to do
+    out = tmp_path / "out"
+    with killed_once("MapWorker(Map(_Predictor))", lambda: any(out.glob("predictions/*.parquet"))) as killed:
+        summary = there(cluster, workspace, pictures, out)
+    assert killed
     rows = here(workspace, pictures)
     assert written(out) == rows
     assert len(rows) == 152

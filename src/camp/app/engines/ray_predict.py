@@ -186,7 +186,7 @@ class _Predictor:
         self.job: Job = self.ray.get(job[0])
         self.model = self.job.model
         if self.job.need.gpus:
-            self.model = replace(self.model, backbone=self.model.backbone.to(torch.device("cuda")))
+            self.model = replace(self.model, backbone=self.model.backbone.on(torch.device("cuda")))
 
     def __call__(self, row: dict[str, Any]) -> dict[str, Any]:
         """Predict a part, write the results, and return a row about them; its column `error` says why it failed."""

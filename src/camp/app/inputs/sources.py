@@ -51,13 +51,17 @@ def read_source(source: str, csv: Path | None = None, fields: Fields | None = No
     return images.select(images.keys, tuple(with_csv_labels(source, own, csv, "the source").values()))
 
 
-def learning_source(source: str, csv: Path | None = None, fields: Fields | None = None) -> ListedImages:
-    """List the images of a source to be learned on this machine, which reads each of them twice.
+def learning_source(
+    source: str, csv: Path | None = None, fields: Fields | None = None, on_cluster: bool = False
+) -> ListedImages:
+    """List the images of a source to be learned, for which each of them is read twice, in two orders.
 
-    They are copied to the disk when they are read, if reading them again or in another order would be slow.
+    They are copied to the disk when they are first read, if reading them again or in another order is slow. A cluster
+    reads remote ones again, as it has more connections than one machine.
     """
     images = read_source(source, csv, fields)
-    if isinstance(images, SourceImages) and images.access != "local":
+    copied = ("sequential",) if on_cluster else ("sequential", "remote")
+    if isinstance(images, SourceImages) and images.access in copied:
         return replace(images, reader=CopyingReader(images.reader))
     return images
 

@@ -6,9 +6,10 @@
 import dataclasses
 import os
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Protocol
 
 import numpy as np
 
@@ -24,7 +25,7 @@ from camp.app.workspace.workspace import Workspace
 from camp.core.errors import CampError
 from camp.core.progress import Progress, format_duration
 from camp.data.bank.bank import Bank, BankSpec
-from camp.data.bank.fill import FillResult, fill
+from camp.data.bank.fill import Block, FillResult, fill
 from camp.data.bank.views import BankViews, ViewRenderer, open_bank_views
 from camp.data.datasets.base import Reader
 from camp.data.view_settings import Augmentation, ViewSettings
@@ -34,6 +35,23 @@ CROP_SCALE = 0.3
 """Smallest share of the area that a random crop keeps, as for folders of classes in `camp run`."""
 VECTORS = "embeddings"
 """The backbone that takes vectors instead of images."""
+
+
+class RemoteTrunk(Protocol):
+    """Computes digests and views of the images of a batch on other machines, as this one would."""
+
+    def digests(self, keys: Sequence[str]) -> Iterable[bytes | str]:
+        """Yield what `digest_or_fault` returns for each image."""
+
+    def blocks(
+        self,
+        spec: BankSpec,
+        backbone: Backbone,
+        digests: Mapping[str, bytes],
+        keys: Sequence[str],
+        with_augmented: Collection[str],
+    ) -> Iterable[Block]:
+        """Yield what `encode_blocks` yields."""
 
 
 @dataclass(frozen=True)
@@ -47,6 +65,8 @@ class LearnRequest:
     """Number of training epochs; None chooses by the size of the batch."""
     views: int | None = None
     """Augmented views per image; None chooses by the size of the batch."""
+    trunk: RemoteTrunk | None = None
+    """Where images go through the trunk; None is this process."""
 
 
 def learn_folder(
@@ -140,7 +160,9 @@ def _learn_next(
     known = workspace.knowledge() if workspace.learned() else Knowledge.empty(backbone.dim)
     _announce(images, budget, list(known.named()), backbone, progress)
     with workspace.storage.bank() as folder:
-        filled, views_of_digests = fill_bank(backbone, reader, images.keys, budget, folder, progress)
+        filled, views_of_digests = fill_bank(
+            backbone, reader, images.keys, budget, folder, progress, request.trunk
+        )
         learned_before = {bytes(digest) for digest in known.images.digests}
         readable = images.readable(filled.digests, filled.bad, learned_before, known.step)
         if filled.bad:
@@ -202,13 +224,21 @@ def fill_bank(
     budget: TrainingBudget,
     folder: Path,
     progress: Progress,
+    trunk: RemoteTrunk | None = None,
 ) -> tuple[FillResult, Callable[[Sequence[bytes]], BankViews]]:
     """Run images through the trunk into a view bank in `folder`; return also a function from digests to views."""
     settings = ViewSettings(augmentations=max(budget.views, 2), bank=str(folder))
     augmentation = Augmentation(crop_scale=CROP_SCALE)
     bank = Bank.open(settings, BankSpec.for_encoder(backbone, settings, augmentation))
     with_augmented = set(keys) if budget.views else set()
-    filled = fill(bank, backbone, reader, keys, with_augmented, progress)
+    if trunk is None:
+        filled = fill(bank, backbone, reader, keys, with_augmented, progress)
+    else:
+
+        def blocks(digests: dict[str, bytes], missing: list[str]) -> Iterable[Block]:
+            return trunk.blocks(bank.spec, backbone, digests, missing, with_augmented)
+
+        filled = fill(bank, backbone, reader, keys, with_augmented, progress, blocks, trunk.digests)
     bank = Bank(bank.folder, bank.spec)
     renderer = ViewRenderer(backbone, augmentation, backbone.mean, backbone.std)
     return filled, lambda digests: open_bank_views(bank, digests, backbone.device, renderer)

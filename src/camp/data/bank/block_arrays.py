@@ -13,7 +13,9 @@ BlockArrays = list[tuple[list[str], dict[str, str], dict[str, np.ndarray]]]
 
 def to_arrays(blocks: Iterable[Block]) -> BlockArrays:
     """Convert blocks to be sent."""
-    return [(good, faults, {name: x.numpy() for name, x in batch.items()}) for good, faults, batch in blocks]
+    return [
+        (good, faults, {name: x.cpu().numpy() for name, x in batch.items()}) for good, faults, batch in blocks
+    ]
 
 
 def from_arrays(blocks: BlockArrays) -> Iterator[Block]:

@@ -1,5 +1,6 @@
 """Backbones: a frozen trunk, which is run once per view, and a trained tip."""
 
+import copy
 import hashlib
 from dataclasses import dataclass, replace
 
@@ -40,10 +41,12 @@ class Backbone:
         """Device of the tip, and of the trunk unless onnxruntime runs it."""
         return next(self.tip.parameters()).device
 
-    def to(self, device: torch.device) -> "Backbone":
-        """Return the backbone on another device; a trunk that onnxruntime runs stays on the CPU."""
-        trunk = TorchEngine(self.trunk.trunk, device) if isinstance(self.trunk, TorchEngine) else self.trunk
-        return replace(self, trunk=trunk, tip=self.tip.to(device))
+    def on(self, device: torch.device) -> "Backbone":
+        """Return a copy on another device; a trunk that onnxruntime runs stays on the CPU."""
+        trunk = self.trunk
+        if isinstance(trunk, TorchEngine):
+            trunk = TorchEngine(copy.deepcopy(trunk.trunk), device)
+        return replace(self, trunk=trunk, tip=copy.deepcopy(self.tip).to(device))
 
     def single_threaded_trunk(self) -> Trunk | None:
         """Return the trunk for callers that run one thread per core."""
