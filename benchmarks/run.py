@@ -14,7 +14,19 @@ from pathlib import Path
 
 import torch
 
-PARTS = ("step", "kmeans", "bank", "memory", "methods", "predict", "processes", "unknown", "effort", "serve")
+PARTS = (
+    "step",
+    "learn",
+    "kmeans",
+    "bank",
+    "memory",
+    "methods",
+    "predict",
+    "processes",
+    "unknown",
+    "effort",
+    "serve",
+)
 FOLDER = Path(__file__).parent
 
 

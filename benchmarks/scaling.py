@@ -2,6 +2,7 @@
 
     python benchmarks/scaling.py CIFAR100      measure with real runs and write scaling.json beside this file
     python benchmarks/scaling.py               print the tables of docs/scaling.md from scaling.json
+    python benchmarks/scaling.py collections   print the costs of very large collections, from results.json of `make bench`
 
 The runs use CAMP with EfficientNet-Lite0 on CIFAR-100 at 224 pixels. Each is a separate `camp run` process, whose
 peak memory is that reported by the operating system. One quantity is varied at a time. Discovery is also
@@ -203,6 +204,43 @@ def _extrapolation(measured: Measured) -> str:
     return _table(columns, lines)
 
 
+GPU_IMAGES_PER_SECOND = 9466
+"""Published rate of EfficientNet-Lite0 at 224 pixels on an RTX 3090 (docs/scaling.md names the source)."""
+GPU_MULTIPLICATIONS_PER_SECOND = 128e12 / 55
+"""Published rate of FAISS k-means on one P100: a million points, 256 dimensions, 20,000 centroids, 25 iterations in 55 s."""
+IMAGE_BYTES, FEATURE_BYTES, ROW_BYTES = 110e3, 2 * DIM, 100
+"""Of an image file of CUB-200, of its features in half precision, and of a row of predictions."""
+COMPONENTS, CATEGORIES, SAMPLE_PER_CATEGORY, ITERATIONS = 128, 20_000, 256, 25
+
+
+def collections(measured: dict[str, float], images: tuple[float, ...] = (1e8, 1e9)) -> str:
+    """Tabulate what collections cost, from measured rates on two cores and published ones on GPUs."""
+    trunk, whole = measured["backbone_images_per_second"], measured["predict_images_per_second"]
+    decoding = 2 * (1 / whole - 1 / trunk)  # core seconds per image
+    products = 1e9 * measured["product_gflops"] / 2  # multiplications per second of two cores
+    sample = CATEGORIES * SAMPLE_PER_CATEGORY * COMPONENTS * CATEGORIES * ITERATIONS
+    rows: list[tuple[str, ...]] = [
+        ("files read", *(_size(n * IMAGE_BYTES) for n in images)),
+        ("features in half precision", *(_size(n * FEATURE_BYTES) for n in images)),
+        ("rows of predictions", *(_size(n * ROW_BYTES) for n in images)),
+        ("decoding, core hours", *(f"{n * decoding / 3600:,.0f}" for n in images)),
+        ("trunk, core hours without a GPU", *(f"{n * 2 / trunk / 3600:,.0f}" for n in images)),
+        ("trunk, hours of an RTX 3090", *(f"{n / GPU_IMAGES_PER_SECOND / 3600:,.1f}" for n in images)),
+        ("cores that decode for one such GPU", *(f"{GPU_IMAGES_PER_SECOND * decoding:.0f}" for _ in images)),
+        ("k-means of a sample, two cores", *(_hours(sample / products) for _ in images)),
+        ("k-means of a sample, one P100", *(_hours(sample / GPU_MULTIPLICATIONS_PER_SECOND) for _ in images)),
+        (
+            "assignment of all, core hours",
+            *(f"{n * COMPONENTS * CATEGORIES * 2 / products / 3600:,.0f}" for n in images),
+        ),
+        (
+            "assignment of all, one P100",
+            *(_hours(n * COMPONENTS * CATEGORIES / GPU_MULTIPLICATIONS_PER_SECOND) for n in images),
+        ),
+    ]
+    return _table(("", *(f"{n:,.0f} images" for n in images)), rows)
+
+
 def _size(count: float) -> str:
     for unit in ("B", "kB", "MB", "GB", "TB"):
         if count < 1000:
@@ -219,6 +257,9 @@ def _hours(seconds: float) -> str:
 
 
 if __name__ == "__main__":
-    if len(sys.argv) > 1:
-        measure(sys.argv[1])
-    print(tables())
+    if sys.argv[1:] == ["collections"]:
+        print(collections(json.loads(FILE.with_name("results.json").read_text())))
+    else:
+        if len(sys.argv) > 1:
+            measure(sys.argv[1])
+        print(tables())

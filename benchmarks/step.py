@@ -1,17 +1,22 @@
-"""Time of a CAMP step with 512 views of ViT-S/16 at 224 pixels: the full network relative to the view bank.
+"""Time of a CAMP step with 512 views: the full network relative to the view bank, and the bank relative to arithmetic.
 
-Full network: all 12 blocks of the student and of the old model run on 512 images, followed by the backward pass of
-the last block. View bank: the step of `camp.methods.trainer`, which reads tokens of the trunk and stored features
-of the old model. Both use the same objective, distiller and optimizer, in task 2 or later.
+Full network: all 12 blocks of the student and of the old model (ViT-S/16 at 224 pixels) run on 512 images, followed by the
+backward pass of the last block. View bank: the step of `camp.methods.trainer`, which reads tokens of the trunk and stored
+features of the old model. Both use the same objective, distiller and optimizer, in task 2 or later. The arithmetic limit of
+a step is the time of its matrix products at the rate of one large product, measured between the steps.
 """
 
+import contextlib
 import tempfile
 import time
+from collections.abc import Iterator
+from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
 import torch
 from torch import Tensor, nn
+from torch.utils.flop_counter import FlopCounterMode
 
 from camp.core.progress import Progress
 from camp.data.bank.bank import Bank, BankSpec
@@ -108,22 +113,66 @@ def plain_step(backbone: Backbone, training: Trainer) -> float:
     return time.perf_counter() - begun
 
 
-def banked_step(training: Trainer, repeats: int = 12) -> tuple[float, float]:
-    """Return the median seconds of one step with the view bank, and of reading its tokens once from memory."""
+@contextlib.contextmanager
+def bank_trainer(name: str, images: int) -> Iterator[tuple[Backbone, Trainer]]:
+    """Make a backbone and a trainer of a second task with a bank of `images` random images, half of them of the task."""
+    settings = BackboneSettings(
+        backbone=name, weights="random" if name.startswith("vit") else None, engine="torch"
+    )
+    backbone = make_backbone(settings, torch.Generator().manual_seed(0))
+    with tempfile.TemporaryDirectory() as folder:
+        views = random_bank(Path(folder), backbone, images, AUGMENTATIONS)
+        old = OldFeatures(frozen_copy(backbone.tip), views, backbone.dim, Progress(quiet=True))
+        yield backbone, make_trainer(backbone, views, images // 2, old)
+
+
+@dataclass(frozen=True)
+class StepTimes:
+    """Median seconds of the parts of a training step."""
+
+    step: float
+    """A whole step, whose views are in memory as the trainer prefetches them."""
+    read: float
+    """Reading the views from the bank."""
+    pass_over_tokens: float
+    """One pass over the tokens in memory."""
+    limit: float
+    """The matrix products of a step at the rate of one large product."""
+    gflops: float
+    """That rate, in 10^9 floating-point operations per second."""
+
+
+def banked_step(training: Trainer, repeats: int = 25) -> StepTimes:
+    """Time steps with the view bank."""
     views = training.data.views
     draw = torch.Generator().manual_seed(2)
     rows = torch.arange(PICTURES)
-    times, reads = [], []
+    times = []
     for _ in range(repeats):
         ids = views.draw(rows, 2, draw)
         begun = time.perf_counter()
         batch = views.augmented(rows, ids)
-        training.train_step(StepBatch(rows, OWN, ids, batch), 0)
-        times.append(time.perf_counter() - begun)
+        read = time.perf_counter() - begun
+        step = StepBatch(rows, OWN, ids, batch)
         begun = time.perf_counter()
-        batch["tokens"].view(torch.int32).amax()
-        reads.append(time.perf_counter() - begun)
-    return float(np.median(times)), float(np.median(reads))
+        training.train_step(step, 0)
+        whole = time.perf_counter() - begun
+        begun = time.perf_counter()
+        next(iter(batch.values())).view(torch.int32).amax()
+        times.append((whole, read, time.perf_counter() - begun, _product_seconds_per_flop()))
+    with FlopCounterMode(display=False) as counter:
+        training.train_step(step, 0)
+    whole, read, once, per_flop = np.median(np.array(times), axis=0).tolist()
+    return StepTimes(whole, read, once, counter.get_total_flops() * per_flop, 1e-9 / per_flop)
+
+
+def _product_seconds_per_flop() -> float:
+    """Seconds per floating-point operation of a product of the size of a projector's."""
+    n, m, k = 2 * PICTURES, 2048, 2048
+    a, b = torch.ones(n, k), torch.ones(k, m)
+    begun = time.perf_counter()
+    torch.mm(a, b)
+    return (time.perf_counter() - begun) / (2 * n * m * k)
 
 
 def tip_alone(training: Trainer, repeats: int = 12) -> float:
@@ -139,21 +188,24 @@ def tip_alone(training: Trainer, repeats: int = 12) -> float:
 
 
 def measure() -> dict[str, float]:
-    """Compare a step with the full network and with the view bank."""
-    settings = BackboneSettings(backbone="vit-s16", weights="random", engine="torch")
-    backbone = make_backbone(settings, torch.Generator().manual_seed(0))
-    with tempfile.TemporaryDirectory() as folder:
-        views = random_bank(Path(folder), backbone, PICTURES, AUGMENTATIONS)
-        old = OldFeatures(frozen_copy(backbone.tip), views, backbone.dim, Progress(quiet=True))
-        training = make_trainer(backbone, views, OWN, old)
-        banked, read = banked_step(training)
+    """Compare a step with the full network, with the view bank, and with its arithmetic."""
+    with bank_trainer("efficientnet-lite0", PICTURES) as (_, training):
+        lite = banked_step(training)
+    with bank_trainer("vit-s16", PICTURES) as (backbone, training):
+        vit = banked_step(training)
         tip = tip_alone(training)
         plain = plain_step(backbone, training)
     return {
-        "step_ratio": round(plain / banked, 1),
+        "step_ratio": round(plain / (vit.step + vit.read), 1),
         "step_plain_seconds": round(plain, 2),
-        "step_banked_seconds": round(banked, 4),
-        "tip_over_bandwidth": round(tip / read, 2),
+        "step_banked_seconds": round(vit.step + vit.read, 4),
+        "step_read_seconds": round(vit.read, 4),
+        "step_over_limit": round(lite.step / lite.limit, 2),
+        "step_over_limit_vit_s16": round(vit.step / vit.limit, 2),
+        "step_limit_seconds": round(lite.limit, 4),
+        "step_limit_seconds_vit_s16": round(vit.limit, 4),
+        "product_gflops": round(vit.gflops),
+        "tip_over_bandwidth": round(tip / vit.pass_over_tokens, 2),
         "tip_views_per_second": round(2 * PICTURES / tip),
     }
 

@@ -210,6 +210,12 @@ def test_a_method_that_trains_nothing_needs_no_augmented_views(
     assert sizes("shared") == sizes("own")
     assert any(sizes("own"))
 
+    options["augmentations"] = 0
+    assert run("frozen", "none", "without")["predictions"] == numbers(tmp_path / "frozen")["predictions"]
+    with pytest.raises(CampError, match="camp needs at least 2 augmentations, not 0"):
+        run("camp", "none", "refused")
+    assert not (tmp_path / "refused").exists()
+
 
 def test_vectors(vectors: Path, tmp_path: Path) -> None:
     finished = camp.run("embeddings", out=tmp_path / "run", data=vectors, tasks=2, **SMALL)

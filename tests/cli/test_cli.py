@@ -132,7 +132,7 @@ def test_help_of_a_method_shows_its_own_options(method: str, capsys: pytest.Capt
         ("run --exemplars -2 --out out", "The number of exemplars cannot be negative, and -2 is."),
         ("run --n-init 0 --out out", "Clustering needs at least one run and one iteration."),
         ("run --max-novel -1 --out out", "max_novel counts categories"),
-        ("run --augmentations 1 --out out", "Two views of an image are compared"),
+        ("run --augmentations 1 --out out", "Training compares two views of an image, so camp needs"),
         ("run --bad-share 2 --out out", "bad_share must be between 0 and 1, not 2.0."),
         ("run --no-supervised --self-supervised False --out out", "CAMP without the supervised and the self-"),
         ("run --no-official-split --out out", "The reference's own 90/10 split is for cub200, not digits."),

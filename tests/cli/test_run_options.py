@@ -114,7 +114,7 @@ def test_what_is_not_given_is_each_methods_own_default() -> None:
         ("--epochs three", "epochs takes a whole number, not 'three'."),
         ("--adapter affine", "adapter takes 'none' or 'linear' or 'mlp' or 'trex' or 'sdc', not 'affine'."),
         ("--adapter", "Argument --adapter: expected one argument."),
-        ("--augmentations 0", "Two views of an image are compared, so the bank needs at least 2 augmentations, not 0."),
+        ("--augmentations -1", "The number of augmentations cannot be negative, and -1 is."),
         ("--beta 2 --setting cll", 'There is no setting "cll"; the settings are gccd, cil, ssl-cl, semi-cl, gcd, igcd, cgcd.'),
     ],
 )  # fmt: skip

@@ -52,6 +52,18 @@ def test_radii_and_confidence_are_right_for_new_images():
     assert float(answers.confidence.mean()) == pytest.approx(right, abs=0.1)
 
 
+def test_the_number_of_threads_changes_nothing():
+    features, own = gaussians(20, 15, 400, seed=2)
+    metric, found = ClassMetric.fit(features, own, 64), []
+    before = torch.get_num_threads()
+    for threads in (1, 3):
+        torch.set_num_threads(threads)
+        found.append(calibrate(Members(features, own, ALL[:300], ALL[:300]), metric, 20))
+    torch.set_num_threads(before)
+    assert found[0] == found[1]
+    assert found[0].hidden_scores
+
+
 def test_labelled_and_unlabelled_images_have_their_own_ratios():
     """The metric overfits the images whose label it was fitted with, not the others."""
     features, index = gaussians(20, 16, 400, seed=2)

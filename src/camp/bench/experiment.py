@@ -64,6 +64,7 @@ class Experiment:
         settings = settings.for_split(split)
         build, device = method_info(settings.method).build, torch.device(device_name)
         method: Method = build(backbone, settings.settings, settings.seed, device)
+        _check_views(settings, method)
         experiment = cls(settings, dataset, split, backbone, method, device)
         experiment.bank().check_place()
         return experiment
@@ -111,6 +112,16 @@ def check_split(split: Split) -> None:
             )
     if not split.tasks[0].test:
         raise CampError("The first task has no test images, so nothing could be measured; add some.")
+
+
+def _check_views(settings: RunSettings, method: Method) -> None:
+    """Refuse a bank with too few views for training."""
+    views = settings.views
+    if method.trains and views.views == "bank" and views.augmentations < 2:
+        raise CampError(
+            f"Training compares two views of an image, so {settings.method} needs at least 2 augmentations, "
+            f"not {views.augmentations}."
+        )
 
 
 def _make_split(settings: RunSettings, dataset: Dataset) -> Split:

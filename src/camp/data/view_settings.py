@@ -59,7 +59,8 @@ class ViewSettings:
     """`bank`: run the trunk once per view and train on its stored output. `fresh`: run the trunk
     on new augmentations at each step, as in the paper (for GPUs)."""
     augmentations: int = 8
-    """Number of augmented views per image in the bank; each epoch draws two of them."""
+    """Number of augmented views per image in the bank; each epoch draws two of them, and methods that train nothing
+    need none."""
     precision: Literal["half", "int8"] = "half"
     """Precision of the tokens in the bank."""
     normalisation: Literal["backbone", "reference"] = "backbone"
@@ -81,10 +82,8 @@ class ViewSettings:
     """Maximum fraction of unreadable images; a run with more of them stops."""
 
     def __post_init__(self) -> None:
-        if self.views == "bank" and self.augmentations < 2:
-            raise CampError(
-                f"Two views of an image are compared, so the bank needs at least 2 augmentations, not {self.augmentations}."
-            )
+        if self.augmentations < 0:
+            raise CampError(f"The number of augmentations cannot be negative, and {self.augmentations} is.")
         if self.bank is not None and not self.bank.strip():
             raise CampError("The folder of the view banks (bank) is empty; give its name, or leave it out.")
         if self.crop_scale is not None and self.padding is not None:

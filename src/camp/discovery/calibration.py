@@ -35,6 +35,7 @@ from scipy.optimize import minimize_scalar
 from torch import Tensor
 
 from camp.core.errors import CampError
+from camp.core.parallel import single_threaded, threaded_map
 from camp.core.types import FALSE_ALARMS, UNLABELLED
 from camp.discovery.class_metric import MAX_SAMPLES, ClassMetric
 from camp.discovery.open_set import OpenSet
@@ -111,6 +112,7 @@ class Members:
     """(n,) bool: the metric was fitted with the category as a label."""
 
 
+@single_threaded()
 def calibrate(members: Members, metric: ClassMetric, count: int) -> Calibration:
     """Calibrate distances of `metric`, which was fitted on `members` of `count` categories."""
     step = max(1, -(-len(members.features) // MAX_SAMPLES))
@@ -120,7 +122,8 @@ def calibrate(members: Members, metric: ClassMetric, count: int) -> Calibration:
         trusted = torch.ones_like(trusted)
     sample = Members(features, index, trusted, fitted)
     n_components = metric.projection.shape[1]
-    folds = [fold for number in range(N_FOLDS) if (fold := _fold(sample, number, count, n_components))]
+    found = threaded_map(lambda number: _fold(sample, number, count, n_components), range(N_FOLDS))
+    folds = [fold for fold in found if fold is not None]
     if not folds:
         return Calibration()
     inside = metric.leave_one_out_distances(metric.transform(features), index, count)

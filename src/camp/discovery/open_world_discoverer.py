@@ -15,6 +15,7 @@ from dataclasses import replace
 import torch
 from torch import Tensor
 
+from camp.core.parallel import single_threaded
 from camp.core.progress import Progress
 from camp.core.types import UNLABELLED
 from camp.discovery.base import DiscoveryResult, FeatureBatch, KnownCategories, NumberEstimate
@@ -62,6 +63,7 @@ class OpenWorldDiscoverer:
         self.metric: ClassMetric | None = None
         """Of the last batch, fitted on the remembered and the new features; None before the first."""
 
+    @single_threaded()
     def discover(self, batch: FeatureBatch, progress: Progress) -> DiscoveryResult:
         """Find known and novel categories of `batch`, and fit the metric."""
         mixture, together = self._prepare(batch)

@@ -26,7 +26,8 @@ from camp.data.datasets.base import Reader
 from camp.data.images import UnreadableImageError
 from camp.data.views import Batch, Encoder
 
-_VIEWS_PER_BLOCK = 72
+_VIEWS_PER_BLOCK = 3 * TRUNK_BATCH
+"""Views of a block of images with augmented views; blocks of clean views are smaller, so that threads end together."""
 
 Block = tuple[list[str], dict[str, str], Batch]
 """Keys of images, why others of the block could not be read, and the fields of all views, image-major."""
@@ -170,7 +171,7 @@ def encode_blocks(
     rest = [key for key in keys if key not in with_augmented]
     size = images_per_block(spec)
     blocks = [train[i : i + size] for i in range(0, len(train), size)]
-    blocks += [rest[i : i + _VIEWS_PER_BLOCK] for i in range(0, len(rest), _VIEWS_PER_BLOCK)]
+    blocks += [rest[i : i + TRUNK_BATCH] for i in range(0, len(rest), TRUNK_BATCH)]
     for readable, faults, outcome in threaded_map(encode, blocks, lookahead=4):
         if isinstance(outcome, Tensor):
             yield readable, faults, run_trunk(trunk, outcome.to(device), TRUNK_BATCH)
