@@ -6,6 +6,7 @@ from pathlib import Path
 import pytest
 from small_cluster import killed_once
 from small_images import batch
+from small_sources import KINDS, Pictures
 
 from camp.app.engines import ray_predict
 from camp.app.engines.ray_predict import open_for_ray, predict_on_ray
@@ -92,6 +93,21 @@ def test_the_same_command_continues_with_the_parts_that_are_missing(
         there(cluster, workspace, folder, out)
     with pytest.raises(CampError, match="holds other files; choose a new folder"):
         there(cluster, workspace, folder, folder / "unlabelled")
+
+
+@pytest.mark.parametrize("kind", ["URL", "tars", "Parquet", "Parquet of paths", "saved data set"])
+def test_every_source_is_predicted_as_on_one_machine(
+    kind: str, cluster, workspace: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
+    monkeypatch.setattr(ray_predict, "IMAGES_PER_PART", 24)
+    folder = batch(tmp_path / "birds", {}, {"heron": 30, "owl": 30})
+    stored: Pictures = {path.stem: (path.read_bytes(), None) for path in sorted(folder.rglob("*.png"))}
+    monkeypatch.chdir(tmp_path)
+    source = KINDS[kind](stored, tmp_path / "stored" if kind == "URL" else Path("stored"))
+    there(cluster, workspace, source, tmp_path / "out")
+    rows = written(tmp_path / "out")
+    assert len(rows) == 60
+    assert rows == here(workspace, source)
 
 
 def test_the_command_writes_what_one_machine_writes(

@@ -114,7 +114,7 @@ def predict_on_ray(
     """
     fit = cluster.number_that_fit(need, "An actor")
     folder = PredictionFolder(out)
-    task = PredictionTask.of(images.keys, images_per_part(len(images.keys)), model)
+    task = PredictionTask.of(images.source, images.keys, images_per_part(len(images.keys)), model)
     done = folder.begin(task)
     counts, first = PartCounts(), None
     with progress.track("Pictures", len(images.keys)) as bar:

@@ -1,5 +1,6 @@
 """Images that were listed, with labels, and are read one at a time."""
 
+import os
 import re
 from abc import ABC, abstractmethod
 from collections.abc import Collection, Iterator, Mapping, Sequence
@@ -50,6 +51,12 @@ class ListedImages(BatchInput):
     keys: tuple[str, ...]
     labels: tuple[str | None, ...]
     access: Access = "local"
+
+    @property
+    def source(self) -> str:
+        """The source, in the same words from every folder of this machine."""
+        is_path = isinstance(self.root, Path) or not re.match(r"[a-zA-Z][a-zA-Z0-9+.-]+:", self.root)
+        return os.path.abspath(self.root) if is_path else str(self.root)  # noqa: PTH100 (it may be a pattern)
 
     @abstractmethod
     def select(self, keys: Sequence[str], labels: Sequence[str | None]) -> Self:

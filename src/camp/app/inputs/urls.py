@@ -158,7 +158,16 @@ def read_url(url: str, keys: Sequence[str], labelled: bool) -> SourceImages:
     if not keys:
         raise CampError(f"{url} holds no pictures; expected files such as 1.jpg or heron/1.png in it.")
     labels = folder_labels(url, keys) if labelled else dict[str, str | None].fromkeys(keys)
-    return SourceImages(url, name, UrlReader(url), tuple(keys), tuple(labels.values()), access_to(url))
+    folder = local_file(url)
+    return SourceImages(
+        url,
+        name,
+        UrlReader(url),
+        tuple(keys),
+        tuple(labels.values()),
+        access_to(url),
+        () if folder is None else (folder,),
+    )
 
 
 def _is_file(url: str) -> bool:

@@ -12,6 +12,7 @@ import dataclasses
 import hashlib
 import io
 import json
+import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, Self
@@ -35,6 +36,7 @@ _TYPES = {"file": "string", "name": "string", "category": "int64", "confidence":
     "runner_up_name": "string",
     "runner_up_confidence": "float64",
 }
+_PART = re.compile(r"part-[0-9]{5,}\.parquet")
 _READING_THREADS = 16
 
 
@@ -60,6 +62,8 @@ class PartCounts:
 class PredictionTask:
     """What is predicted: two equal tasks have equal files."""
 
+    source: str
+    """Folder, file or URL of the images."""
     inputs: str
     """Hash of the keys of all images, in their order."""
     images: int
@@ -68,12 +72,12 @@ class PredictionTask:
     """Hash of all that determines the predictions."""
 
     @classmethod
-    def of(cls, keys: Sequence[str], images_per_part: int, model: Model) -> Self:
-        """Describe the prediction of the images `keys`."""
+    def of(cls, source: str, keys: Sequence[str], images_per_part: int, model: Model) -> Self:
+        """Describe the prediction of the images `keys` of a source."""
         digest = hashlib.blake2b(digest_size=16)
         for key in keys:
             digest.update(key.encode("utf-8", "surrogateescape") + b"\0")
-        return cls(digest.hexdigest(), len(keys), images_per_part, model_fingerprint(model))
+        return cls(source, digest.hexdigest(), len(keys), images_per_part, model_fingerprint(model))
 
     @property
     def parts(self) -> int:
@@ -138,7 +142,9 @@ class PredictionFolder:
     def _present(self) -> dict[int, PartCounts]:
         """Return the counts of the parts that are complete."""
         parquet = import_extra("pyarrow.parquet", "formats", "Writing Parquet files")
-        names = [name for name in find_files(f"{self.url}/predictions", (".parquet",)) if "/" not in name]
+        names = [
+            name for name in find_files(f"{self.url}/predictions", (".parquet",)) if _PART.fullmatch(name)
+        ]
 
         def counts(name: str) -> PartCounts:
             file = f"{self.url}/predictions/{name}"
@@ -153,7 +159,7 @@ class PredictionFolder:
                 ) from error
 
         found = threaded_map(counts, names, threads=_READING_THREADS)
-        return {int(name.removeprefix("part-").partition(".")[0]): one for name, one in zip(names, found)}
+        return {int(name[5:-8]): one for name, one in zip(names, found)}
 
     def _about(self) -> dict[str, Any] | None:
         """Return the description of the task; None if there is none."""
