@@ -88,6 +88,9 @@ def test_the_same_command_continues_with_the_parts_that_are_missing(
     assert written(out) == expected
     assert {path: path.stat().st_ino for path in before} == before  # the others were left alone
     assert not list(out.rglob(".*"))
+    other = batch(tmp_path / "more birds", {}, {"heron": 50, "owl": 50})
+    with pytest.raises(CampError, match="holds predictions of other pictures"):
+        there(cluster, workspace, other, out)
     batch(tmp_path / "birds", {}, {"wren": 1})
     with pytest.raises(CampError, match="holds predictions of other pictures"):
         there(cluster, workspace, folder, out)
