@@ -11,12 +11,13 @@ from small_sources import KINDS, Pictures
 from camp.app.engines import ray_predict
 from camp.app.engines.ray_predict import open_for_ray, predict_on_ray
 from camp.app.inputs.sources import list_source
-from camp.app.prediction.predict import Prediction, Row, Unreadable, predict
+from camp.app.prediction.predict import _BLOCK, Prediction, Row, Unreadable, predict
 from camp.app.workspace.workspace import Workspace
 from camp.cli import main
 from camp.core.errors import CampError
 from camp.core.progress import Progress
 from camp.core.ray_cluster import RayCluster, Resources
+from camp.data.bank.pipeline import TRUNK_BATCH
 
 parquet = pytest.importorskip("pyarrow.parquet")
 
@@ -154,12 +155,17 @@ def test_what_the_nodes_do_not_see_is_refused(cluster, workspace: Path, tmp_path
         predict_on_ray(cluster, model, images, str(tmp_path / "out"), NEED, QUIET)
 
 
+def test_parts_consist_of_whole_blocks():
+    assert ray_predict.IMAGES_PER_PART % _BLOCK == ray_predict.IMAGES_PER_PART % TRUNK_BATCH == 0
+
+
 @pytest.mark.parametrize(
     ("words", "said"),
     [
         (["--engine", "ray"], "give it a folder or URL with --out"),
         (["--engine", "ray", "--out", "x", "--keep-unknown"], "neither --format nor --keep-unknown"),
         (["--engine", "ray", "--out", "{W}/x"], "which is read; choose another place"),
+        (["--engine", "ray", "--out", "file://{W}/x"], "which is read; choose another place"),
         (["--engine", "ray", "--out", "{W}/workspace.json"], "is a file; --engine ray writes a folder"),
         (
             ["--engine", "ray", "--out", "x", "--address", "127.0.0.1:1"],

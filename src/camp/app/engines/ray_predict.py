@@ -15,7 +15,7 @@ import torch
 
 from camp.app.engines.nodes import check_places, node
 from camp.app.inputs.listed import ListedImages
-from camp.app.inputs.urls import is_url
+from camp.app.inputs.urls import local_file
 from camp.app.prediction.model import Model, open_model
 from camp.app.prediction.predict import Unreadable, predict
 from camp.app.prediction.shards import PartCounts, PredictionFolder, PredictionTask
@@ -74,9 +74,9 @@ def images_per_part(images: int) -> int:
 
 def output_url(out: str, workspace: Workspace, images: ListedImages) -> str:
     """Return the folder or URL of the results as every process names it; refuse one that is read."""
-    if is_url(out):
+    folder = local_file(out)
+    if folder is None:
         return out.rstrip("/")
-    folder = Path(out).absolute()
     if folder.exists() and not folder.is_dir():
         raise CampError(f"--out {out} is a file; --engine ray writes a folder.")
     read = [

@@ -12,7 +12,7 @@ from camp.app.inputs.parquet import read_parquet
 from camp.app.inputs.urls import expand, find_files, is_url, local_file, read_url
 from camp.app.inputs.webdataset import read_tars
 from camp.core.errors import CampError
-from camp.data.datasets.folders import image_files
+from camp.data.datasets.folders import has_image_files, image_files
 from camp.data.images import IMAGE_SUFFIXES
 
 TAR, PARQUET = (".tar",), (".parquet", ".pq")
@@ -99,7 +99,7 @@ def _is_folder_of_images(source: str) -> bool:
         if not folder.is_dir():
             return True  # `read_folder` says what is wrong
         return not is_saved_dataset(folder) and (
-            bool(image_files(folder)) or not find_files(str(folder), TAR + PARQUET)
+            has_image_files(folder) or not find_files(str(folder), TAR + PARQUET)
         )
     except OSError as error:
         raise CampError(f"{error.filename or folder}: {error.strerror or error}.") from error
