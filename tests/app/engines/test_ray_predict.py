@@ -155,6 +155,24 @@ def test_what_the_nodes_do_not_see_is_refused(cluster, workspace: Path, tmp_path
         predict_on_ray(cluster, model, images, str(tmp_path / "out"), NEED, QUIET)
 
 
+def test_images_that_are_decoded_by_other_processes_give_the_same(
+    cluster, workspace: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
+    """As for GPUs, where actors have fewer CPUs than decoding needs."""
+    monkeypatch.setattr(ray_predict, "IMAGES_PER_PART", 24)
+    monkeypatch.setattr(ray_predict, "_decodes_before", lambda *_: True)
+    folder = batch(tmp_path / "birds", {}, {"heron": 30, "owl": 30})
+    (folder / "bad.png").write_bytes(b"?")
+    summary = there(cluster, workspace, folder, tmp_path / "out")
+    assert summary.counts.unreadable == 1
+    assert written(tmp_path / "out") == here(workspace, folder)
+    images = list_source(str(folder))
+    folder.rename(tmp_path / "gone")
+    model = open_for_ray(Workspace.open(workspace), 0.05, NEED)
+    with pytest.raises(CampError, match=r"The node .* does not see .*birds"):
+        predict_on_ray(cluster, model, images, str(tmp_path / "new"), NEED, QUIET)
+
+
 def test_parts_consist_of_whole_blocks():
     assert ray_predict.IMAGES_PER_PART % _BLOCK == ray_predict.IMAGES_PER_PART % TRUNK_BATCH == 0
 

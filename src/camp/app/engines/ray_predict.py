@@ -2,15 +2,20 @@
 
 The images are divided into parts of consecutive ones, which a Ray Data pipeline gives to the actors. A part is predicted
 as `camp.app.prediction.predict` does it on one machine, in the same blocks, so that the results are equal.
+
+On CPUs an actor reads and decodes its images itself. If actors have GPUs, tasks on all CPUs of the cluster read and
+decode the images before, so that no GPU waits for the few CPUs of its node.
 """
 
+import functools
 import logging
 import os
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, Self
 
+import numpy as np
 import torch
 
 from camp.app.engines.nodes import check_places, node
@@ -25,12 +30,16 @@ from camp.core.errors import CampError
 from camp.core.extras import import_extra
 from camp.core.progress import Progress
 from camp.core.ray_cluster import RayCluster, Resources
+from camp.data.bank.pipeline import decode_resized, read_image
 from camp.data.datasets.base import Reader
+from camp.data.images import UnreadableImageError
 
 IMAGES_PER_PART = 480
 """A multiple of the numbers of images in a block, on a CPU and on other devices."""
-MAX_PARTS = 10_000
-"""A prediction with more parts has larger ones."""
+MAX_PARTS, MAX_GROWTH = 10_000, 5
+"""A prediction with more parts has larger ones, up to this factor."""
+MAX_DECODED_BYTES = 10**9
+"""Parts with more pixels than this are decoded by the actors, as rows of Ray Data cannot hold much more."""
 
 
 @dataclass(frozen=True)
@@ -40,6 +49,8 @@ class Part:
     number: int
     keys: tuple[str, ...]
     reader: Reader
+    error: str = ""
+    """Why it could not be decoded on a node that does not see the images."""
 
 
 @dataclass(frozen=True)
@@ -52,6 +63,40 @@ class Job:
     need: Resources
     places: tuple[Path, ...]
     """Files and folders that a node must see."""
+    decoded_before: bool
+    """Whether the images come decoded."""
+
+
+@dataclass(frozen=True)
+class DecodedReader:
+    """Reader of images that were decoded in another process."""
+
+    resolution: int
+    content: Mapping[str, bytes | str]
+    """The pixels of each image, or why it cannot be read."""
+
+    @classmethod
+    def of(cls, reader: Reader, keys: Sequence[str], resolution: int) -> Self:
+        """Read and decode images."""
+        content = dict[str, bytes | str]()
+        for key in keys:
+            try:
+                pixels = decode_resized(reader.decode, read_image(reader, key), resolution)
+                content[key] = pixels.tobytes()
+            except UnreadableImageError as fault:
+                content[key] = str(fault)
+        return cls(resolution, content)
+
+    def read(self, key: str) -> bytes:
+        """Return the pixels of an image."""
+        pixels = self.content[key]
+        if isinstance(pixels, str):
+            raise UnreadableImageError(pixels)
+        return pixels
+
+    def decode(self, data: bytes, min_size: int | None = None) -> np.ndarray:
+        """Return the pixels (R, R, 3) uint8."""
+        return np.frombuffer(data, dtype=np.uint8).reshape(self.resolution, self.resolution, 3)
 
 
 @dataclass(frozen=True)
@@ -66,10 +111,10 @@ class PredictionSummary:
 def images_per_part(images: int) -> int:
     """Return the number of images in each part but the last.
 
-    >>> images_per_part(1000), images_per_part(10**8)
-    (480, 10080)
+    >>> images_per_part(1000), images_per_part(10**7), images_per_part(10**9)
+    (480, 1440, 2400)
     """
-    return IMAGES_PER_PART * max(1, -(-images // (IMAGES_PER_PART * MAX_PARTS)))
+    return IMAGES_PER_PART * min(max(1, -(-images // (IMAGES_PER_PART * MAX_PARTS))), MAX_GROWTH)
 
 
 def output_url(out: str, workspace: Workspace, images: ListedImages) -> str:
@@ -123,7 +168,8 @@ def predict_on_ray(
             bar.skip(_size(task, part))
         missing = [part for part in range(task.parts) if part not in done]
         if missing:
-            job = Job(model, folder, task, need, tuple(images.places()))
+            decoded = _decodes_before(cluster, need, task, model.backbone.resolution)
+            job = Job(model, folder, task, need, tuple(images.places()), decoded)
             for row in _run(cluster, job, _parts(images, task, missing), min(fit, len(missing))):
                 if row["error"]:
                     raise CampError(row["error"])
@@ -131,6 +177,12 @@ def predict_on_ray(
                 first = first or (Unreadable(row["file"], row["reason"]) if row["unreadable"] else None)
                 bar.advance(_size(task, row["part"]))
     return PredictionSummary(counts, first)
+
+
+def _decodes_before(cluster: RayCluster, need: Resources, task: PredictionTask, resolution: int) -> bool:
+    """Return whether images are decoded before they come to the actors, which leave a CPU for that."""
+    fits = task.images_per_part * 3 * resolution**2 <= MAX_DECODED_BYTES
+    return bool(need.gpus) and fits and cluster.total("CPU") >= need.cpus + 1
 
 
 def _size(task: PredictionTask, part: int) -> int:
@@ -152,11 +204,17 @@ def _run(cluster: RayCluster, job: Job, parts: Iterator[Part], actors: int) -> I
     context.enable_progress_bars = context.print_on_execution_start = False
     _silence()
     pickled = [{"part": part.number, "images": cluster.ray.cloudpickle.dumps(part)} for part in parts]
-    predicted = data.from_items(pickled, override_num_blocks=len(pickled)).map(
+    rows = data.from_items(pickled, override_num_blocks=min(len(pickled), MAX_PARTS))
+    if job.decoded_before:
+        rows = rows.map(functools.partial(_decoded, job.places, job.model.backbone.resolution), num_cpus=1)
+    predicted = rows.map(
         _Predictor,
         # In a list, as Ray would replace a bare reference by the value, in every call.
         fn_constructor_args=([cluster.ray.put(job)], job.need.threads),
-        compute=data.ActorPoolStrategy(min_size=1, max_size=actors, initial_size=actors),
+        # All at once would take the CPUs of the tasks that decode.
+        compute=data.ActorPoolStrategy(
+            min_size=1, max_size=actors, initial_size=1 if job.decoded_before else actors
+        ),
         num_cpus=job.need.cpus,
         num_gpus=job.need.gpus,
     )
@@ -170,6 +228,18 @@ def _silence() -> None:
     """Let Ray Data print errors only; `Progress` shows the rest."""
     for name in ("ray.data", "ray.data._internal"):
         logging.getLogger(name).setLevel(logging.ERROR)
+
+
+def _decoded(places: Sequence[Path], resolution: int, row: dict[str, Any]) -> dict[str, Any]:
+    """Read and decode the images of a part, in a task."""
+    cloudpickle = import_extra("ray", "ray", "--engine ray").cloudpickle
+    part: Part = cloudpickle.loads(row["images"])
+    try:
+        check_places(places)
+        part = replace(part, reader=DecodedReader.of(part.reader, part.keys, resolution))
+    except CampError as fault:  # Ray Data would pass on its traceback only
+        part = replace(part, error=str(fault))
+    return {**row, "images": cloudpickle.dumps(part)}
 
 
 class _Predictor:
@@ -192,7 +262,7 @@ class _Predictor:
         """Predict a part, write the results, and return a row about them; its column `error` says why it failed."""
         part: Part = self.ray.cloudpickle.loads(row["images"])
         try:
-            self._check_seen()
+            self._check_seen(part)
             rows = list(predict(self.model, part.reader, part.keys))
             counts, error = self.job.folder.write(part.number, rows), ""
         except CampError as fault:  # Ray Data would pass on its traceback only
@@ -200,9 +270,12 @@ class _Predictor:
         unreadable = next((one for one in rows if isinstance(one, Unreadable)), Unreadable("", ""))
         return {"part": part.number, "error": error, **asdict(counts), **asdict(unreadable)}
 
-    def _check_seen(self) -> None:
+    def _check_seen(self, part: Part) -> None:
         """Refuse to work on a node that would not find the images, or write to a disk of its own."""
-        check_places(self.job.places)
+        if part.error:
+            raise CampError(part.error)
+        if not self.job.decoded_before:
+            check_places(self.job.places)
         if not self.job.folder.holds(self.job.task):
             raise CampError(
                 f"{node()} does not see {self.job.folder.url}; give a URL, or a folder on a disk that all nodes share."
