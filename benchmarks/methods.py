@@ -9,7 +9,8 @@ from pathlib import Path
 
 from camp.bench.executors.in_process import InProcessExecutor
 from camp.bench.studies.comparison import comparison
-from camp.bench.studies.runner import MethodStore, run_study
+from camp.bench.studies.runner import run_study
+from camp.bench.studies.store import MethodStore
 from camp.core.progress import Progress
 from camp.methods.registry import methods_for
 from camp.nn.backbones.engine import OnnxEngine, TorchEngine

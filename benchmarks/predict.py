@@ -8,6 +8,7 @@ import tempfile
 import time
 from pathlib import Path
 
+import numpy as np
 import torch
 from bank import write_images
 
@@ -32,7 +33,8 @@ def share(name: str, images: int) -> tuple[float, float, float]:
     backbone = make_backbone(settings, torch.Generator().manual_seed(0))
     draw = torch.Generator().manual_seed(1)
     projection = torch.randn(backbone.dim, MIN_COMPONENTS, generator=draw)
-    metric = ClassMetric(torch.zeros(backbone.dim), projection, torch.zeros(MIN_COMPONENTS), unit=True)
+    origin, offset = np.zeros(backbone.dim, np.float32), np.zeros(MIN_COMPONENTS, np.float32)
+    metric = ClassMetric(origin, projection.numpy(), offset, unit=True)
     centroids = torch.randn(CATEGORIES, MIN_COMPONENTS, generator=draw)
     classifier = OpenSet(centroids, torch.full((CATEGORIES,), 1e3), temperature=100.0)
     model = Model(backbone, metric, classifier, tuple(range(CATEGORIES)), (None,) * CATEGORIES)

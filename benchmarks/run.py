@@ -26,6 +26,7 @@ PARTS = (
     "unknown",
     "effort",
     "serve",
+    "startup",
 )
 FOLDER = Path(__file__).parent
 

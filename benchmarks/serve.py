@@ -30,6 +30,7 @@ from dataclasses import dataclass, field
 from multiprocessing.synchronize import Event
 from pathlib import Path
 
+import numpy as np
 import torch
 import uvicorn
 from bank import write_images
@@ -58,7 +59,8 @@ def small_model() -> Model:
     backbone = make_backbone(BackboneSettings(), torch.Generator().manual_seed(0))
     draw = torch.Generator().manual_seed(1)
     projection = torch.randn(backbone.dim, MIN_COMPONENTS, generator=draw)
-    metric = ClassMetric(torch.zeros(backbone.dim), projection, torch.zeros(MIN_COMPONENTS), unit=True)
+    origin, offset = np.zeros(backbone.dim, np.float32), np.zeros(MIN_COMPONENTS, np.float32)
+    metric = ClassMetric(origin, projection.numpy(), offset, unit=True)
     centroids = torch.randn(CATEGORIES, MIN_COMPONENTS, generator=draw)
     classifier = OpenSet(centroids, torch.full((CATEGORIES,), 1e3), temperature=100.0)
     return Model(backbone, metric, classifier, tuple(range(CATEGORIES)), (None,) * CATEGORIES)

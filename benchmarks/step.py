@@ -23,7 +23,7 @@ from camp.data.bank.bank import Bank, BankSpec
 from camp.data.bank.views import BankViews
 from camp.data.view_settings import Augmentation, ViewSettings
 from camp.methods.distillation import Distillation, Distiller, OldFeatures
-from camp.methods.gccd.camp import CampSettings
+from camp.methods.gccd.settings import CampSettings
 from camp.methods.gccd.simgcd import SimgcdObjective
 from camp.methods.settings import Training
 from camp.methods.trainer import StepBatch, Trainer, TrainingData, frozen_copy

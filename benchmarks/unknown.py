@@ -22,8 +22,9 @@ from sklearn.metrics import roc_auc_score
 from torch import Tensor
 
 from camp.core.types import FALSE_ALARMS
-from camp.discovery.calibration import Members, calibrate, fit_open_set
+from camp.discovery.calibration import fit_regions
 from camp.discovery.class_metric import ClassMetric
+from camp.discovery.held_out_calibration import Members, calibrate
 from camp.discovery.open_set import OpenSet
 from camp.discovery.open_world_discoverer import MIN_COMPONENTS
 
@@ -56,7 +57,8 @@ def draw(classes: list[Tensor], seed: int) -> list[float]:
     points = metric.transform(features)
     earlier = dataclasses.replace(calibration, known_scores=(), hidden_scores=())
     now, before = (
-        fit_open_set(points, index, labelled, metric, one, KNOWN) for one in (calibration, earlier)
+        OpenSet.of(fit_regions(points.numpy(), index.numpy(), labelled.numpy(), metric, one, KNOWN))
+        for one in (calibration, earlier)
     )
     known, unknown = metric.transform(known), metric.transform(unknown)
     expected = calibration.detection_rate(FALSE_ALARMS)

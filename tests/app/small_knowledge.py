@@ -38,7 +38,9 @@ def knowledge() -> Knowledge:
     categories = {
         id: Category(id, name, 1, "labelled" if name else "discovered") for id, name in enumerate(names, 1)
     }
-    metric = ClassMetric(torch.zeros(5), torch.eye(5), torch.zeros(5), unit=False)
+    metric = ClassMetric(
+        np.zeros(5, np.float32), np.eye(5, dtype=np.float32), np.zeros(5, np.float32), unit=False
+    )
     return Knowledge(1, categories, images, metric, Calibration(1.2, 0.5))
 
 

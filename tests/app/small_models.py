@@ -85,7 +85,8 @@ def small_model(settings: BackboneSettings, reader: Reader, keys: list[str], cat
     z = features_of(backbone, reader, keys)
     dim = min(8, z.shape[1])
     projection = torch.randn(z.shape[1], dim, generator=generator)
-    metric = ClassMetric(z.mean(dim=0), projection, torch.randn(dim, generator=generator) / 10, unit=True)
+    offset = torch.randn(dim, generator=generator) / 10
+    metric = ClassMetric(z.mean(dim=0).numpy(), projection.numpy(), offset.numpy(), unit=True)
     z = metric.transform(z)
     centroids = z[:categories] + 0.2 * (z[categories : 2 * categories] - z[:categories])
     squares = torch.cdist(z, centroids).square()

@@ -4,7 +4,6 @@ import functools
 from pathlib import Path
 
 import numpy as np
-import torch
 from PIL import Image
 from sklearn.datasets import load_digits
 from sklearn.decomposition import PCA
@@ -59,7 +58,9 @@ def small_workspace(path: Path, count: int = 400, thumbnails: bool = True) -> Wo
             points=features[rows].astype(np.float32),
             positions=positions[rows].astype(np.float32),
         )
-        as_it_is = ClassMetric(torch.zeros(16), torch.eye(16), torch.zeros(16), unit=False)
+        as_it_is = ClassMetric(
+            np.zeros(16, np.float32), np.eye(16, dtype=np.float32), np.zeros(16, np.float32), unit=False
+        )
         known = Knowledge(
             number, _categories(np.unique(table.category)), table, as_it_is, Calibration(1.0, 20.0)
         )

@@ -38,7 +38,7 @@ class OwnSettings(MethodSettings):
 
 @pytest.fixture(autouse=True)
 def _registered(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setitem(METHODS, "own", MethodInfo("its own", __name__, "OwnSettings", "none"))
+    monkeypatch.setitem(METHODS, "own", MethodInfo("its own", __name__, f"{__name__}:OwnSettings", "none"))
 
 
 WANTED = OwnSettings(course=Course(laps=3, rate=1e-4, size=256, warmup=Warmup(steps=7, shape="cosine")))

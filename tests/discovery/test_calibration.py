@@ -2,20 +2,16 @@
 
 import math
 
+import numpy as np
 import pytest
 import torch
 
 from camp.core.errors import CampError
-from camp.discovery.calibration import (
-    COVERAGE,
-    MIN_CATEGORIES,
-    Calibration,
-    Members,
-    calibrate,
-    check_false_alarms,
-    fit_open_set,
-)
+from camp.core.types import FALSE_ALARMS
+from camp.discovery.calibration import Calibration, CategoryRegions, check_false_alarms, fit_regions
 from camp.discovery.class_metric import ClassMetric
+from camp.discovery.held_out_calibration import COVERAGE, MIN_CATEGORIES, Members, calibrate
+from camp.discovery.open_set import OpenSet
 
 ALL = torch.ones(400, dtype=torch.bool)
 
@@ -29,6 +25,18 @@ def gaussians(
     return means[labels] + torch.randn(len(labels), dim, generator=draw), labels
 
 
+def regions(
+    points: torch.Tensor,
+    own: torch.Tensor,
+    fitted: torch.Tensor,
+    metric: ClassMetric,
+    calibration: Calibration,
+    count: int,
+    rate: float = FALSE_ALARMS,
+) -> CategoryRegions:
+    return fit_regions(points.numpy(), own.numpy(), fitted.numpy(), metric, calibration, count, rate)
+
+
 def test_radii_and_confidence_are_right_for_new_images():
     """With fewer images than dimensions the metric overfits, and distances of its own images are too small."""
     features, own = gaussians(20, 15, 400, seed=2)
@@ -40,14 +48,15 @@ def test_radii_and_confidence_are_right_for_new_images():
 
     def refused(calibration: Calibration) -> float:
         return float(
-            fit_open_set(points, own, ALL[:300], metric, calibration, 20)
+            OpenSet.of(regions(points, own, ALL[:300], metric, calibration, 20))
             .answer(metric.transform(coming))
             .unknown.float()
             .mean()
         )
 
     assert refused(calibration) < 0.1 < 0.5 < refused(Calibration(1.0, calibration.temperature))
-    answers = fit_open_set(points, own, ALL[:300], metric, calibration, 20).answer(metric.transform(coming))
+    classifier = OpenSet.of(regions(points, own, ALL[:300], metric, calibration, 20))
+    answers = classifier.answer(metric.transform(coming))
     right = float((answers.nearest == truth).float().mean())
     assert float(answers.confidence.mean()) == pytest.approx(right, abs=0.1)
 
@@ -73,14 +82,14 @@ def test_labelled_and_unlabelled_images_have_their_own_ratios():
     calibration = calibrate(Members(features, index, fitted, fitted), metric, 20)
     assert calibration.unlabelled is not None
     assert calibration.unseen > 1.3 > calibration.unlabelled > 0.7
-    ratios = calibration.ratios(torch.tensor([True, False])).tolist()
+    ratios = calibration.ratios(np.array([True, False])).tolist()
     assert ratios == pytest.approx([calibration.unseen, calibration.unlabelled])
-    classifier = fit_open_set(metric.transform(features), index, fitted, metric, calibration, 20)
+    classifier = OpenSet.of(regions(metric.transform(features), index, fitted, metric, calibration, 20))
     assert float(classifier.answer(metric.transform(new)).unknown.float().mean()) < 0.12
 
 
 def test_without_a_second_ratio_all_images_have_the_first():
-    assert Calibration(2.0, 1.0).ratios(torch.tensor([True, False])).tolist() == [2.0, 2.0]
+    assert Calibration(2.0, 1.0).ratios(np.array([True, False])).tolist() == [2.0, 2.0]
 
 
 def test_the_radius_grows_with_the_spread_of_a_category():
@@ -88,25 +97,31 @@ def test_the_radius_grows_with_the_spread_of_a_category():
     narrow, wide = torch.randn(200, 3, generator=draw), 5 * torch.randn(200, 3, generator=draw) + 40
     points = torch.cat([narrow, wide])
     own = torch.arange(2).repeat_interleave(200)
-    identity = ClassMetric(torch.zeros(3), torch.eye(3), torch.zeros(3), unit=False)
-    radii = fit_open_set(points, own, ALL, identity, Calibration(), 2).radii
-    assert radii[1] > 3 * radii[0]
-    inside = (points - identity.centroids(points, own, 2)[own]).norm(dim=1) < radii[own]
-    assert float(inside.float().mean()) == pytest.approx(COVERAGE, abs=0.02)
+    identity = ClassMetric(
+        np.zeros(3, np.float32), np.eye(3, dtype=np.float32), np.zeros(3, np.float32), unit=False
+    )
+    found = regions(points, own, ALL, identity, Calibration(), 2)
+    assert found.radii[1] > 3 * found.radii[0]
+    inside = np.linalg.norm(points.numpy() - found.centroids[own], axis=1) < found.radii[own]
+    assert inside.mean() == pytest.approx(COVERAGE, abs=0.02)
 
 
 def test_the_radius_of_a_category_of_one_image_is_that_of_the_others():
     points = torch.tensor([[0.0, 0.0], [1.0, 0.0], [0.0, 1.0], [9.0, 9.0]])
     own = torch.tensor([0, 0, 0, 1])
-    identity = ClassMetric(torch.zeros(2), torch.eye(2), torch.zeros(2), unit=False)
-    radii = fit_open_set(points, own, ALL[:4], identity, Calibration(), 2).radii
+    identity = ClassMetric(
+        np.zeros(2, np.float32), np.eye(2, dtype=np.float32), np.zeros(2, np.float32), unit=False
+    )
+    radii = regions(points, own, ALL[:4], identity, Calibration(), 2).radii
     assert 0 < radii[1] < 5
-    alone = fit_open_set(points[3:], torch.tensor([0]), ALL[:1], identity, Calibration(), 1)
-    assert alone.radii.isinf().all()
+    alone = regions(points[3:], torch.tensor([0]), ALL[:1], identity, Calibration(), 1)
+    assert np.isinf(alone.radii).all()
 
 
 def test_one_image_and_equal_images():
-    metric = ClassMetric(torch.zeros(2), torch.eye(2), torch.zeros(2), unit=False)
+    metric = ClassMetric(
+        np.zeros(2, np.float32), np.eye(2, dtype=np.float32), np.zeros(2, np.float32), unit=False
+    )
     one = Members(torch.zeros(1, 2), torch.zeros(1, dtype=torch.long), ~ALL[:1], ALL[:1])
     assert calibrate(one, metric, 1) == Calibration()
     same = Members(torch.zeros(6, 2), torch.tensor([0, 0, 0, 1, 1, 1]), ~ALL[:6], ~ALL[:6])
@@ -122,7 +137,7 @@ def test_the_rate_of_false_alarms_is_that_asked_for_and_the_detection_rate_as_ex
     trusted = torch.ones(int(known.sum()), dtype=torch.bool)
     calibration = calibrate(Members(features[known], own[known], trusted, trusted), metric, 40)
     points = metric.transform(features[known])
-    classifier = fit_open_set(points, own[known], trusted, metric, calibration, 40, rate)
+    classifier = OpenSet.of(regions(points, own[known], trusted, metric, calibration, 40, rate))
     new, of = gaussians(64, 50, 200, seed=3, between=0.35)
     unknown_of = classifier.answer(metric.transform(new)).unknown
     assert float(unknown_of[of < 40].float().mean()) == pytest.approx(rate, abs=0.4 * rate + 0.01)

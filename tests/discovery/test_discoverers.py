@@ -165,12 +165,12 @@ def test_the_metric_is_kept_for_recognition(remembered):
     points = discoverer.metric.transform(features)
     assert points.shape[1] <= DIM
     centroids = discoverer.metric.centroids(
-        torch.cat([discoverer.metric.transform(remembered.features), points]),
-        torch.cat([remembered.labels, result.assignments]),
+        torch.cat([discoverer.metric.transform(remembered.features), points]).numpy(),
+        torch.cat([remembered.labels, result.assignments]).numpy(),
         5,
     )
     new, truth = gaussians([0, 1, 2], 30, seed=4)
-    nearest = torch.cdist(discoverer.metric.transform(new), centroids).argmin(dim=1)
+    nearest = torch.cdist(discoverer.metric.transform(new), torch.from_numpy(centroids)).argmin(dim=1)
     assert (nearest == truth).float().mean() > 0.95
 
 

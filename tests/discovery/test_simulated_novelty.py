@@ -10,8 +10,8 @@ from camp.core.progress import Progress
 from camp.core.types import UNLABELLED
 from camp.discovery import simulated_novelty
 from camp.discovery.base import KnownCategories
-from camp.discovery.class_metric import fit_components
 from camp.discovery.class_scatter import WithinClassScatter
+from camp.discovery.principal_components import fit_components
 from camp.discovery.simulated_novelty import (
     Fold,
     ParameterGrid,

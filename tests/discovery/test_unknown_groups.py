@@ -1,11 +1,14 @@
 """Groups of unknown images."""
 
+import numpy as np
 import torch
 
 from camp.discovery.class_metric import ClassMetric
 from camp.discovery.unknown_groups import MIN_GROUP, unknown_groups
 
-IDENTITY = ClassMetric(torch.zeros(4), torch.eye(4), torch.zeros(4), unit=False)
+IDENTITY = ClassMetric(
+    np.zeros(4, np.float32), np.eye(4, dtype=np.float32), np.zeros(4, np.float32), unit=False
+)
 KNOWN = 5 * torch.eye(4)[:2]
 
 

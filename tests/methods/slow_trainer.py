@@ -9,8 +9,7 @@ from torch import Tensor, nn
 from trainer_parts import BATCH, DIM, LABELS, OWN, TRAINING, Parameters, Recording
 
 from camp.data.bank.views import BankViews
-from camp.methods.gccd.camp import CampSettings
-from camp.methods.gccd.gcd import GcdSettings
+from camp.methods.gccd.settings import CampSettings, GcdSettings
 from camp.methods.settings import Training
 from camp.nn.backbones.feature_scale import FEATURE_RMS
 

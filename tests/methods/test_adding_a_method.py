@@ -10,15 +10,19 @@ import pytest
 
 from camp.cli import main
 from camp.methods import registry
+from camp.methods.gccd import settings
 from camp.methods.registry import METHODS, MethodInfo
 
 ROOT = Path(__file__).parents[2]
 TEXT = (ROOT / "docs" / "adding-a-method.md").read_text(encoding="utf-8")
-FILE, LINE = re.findall(r"```python\n(.*?)```", TEXT, flags=re.DOTALL)
+SETTINGS, FILE, LINE = re.findall(r"```python\n(.*?)```", TEXT, flags=re.DOTALL)
 
 
 @pytest.mark.slow
 def test_the_method_of_the_page_runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    given = dict(vars(settings))
+    exec(SETTINGS, given)
+    monkeypatch.setattr(settings, "CenterSettings", given["CenterSettings"], raising=False)
     path = tmp_path / "center.py"
     path.write_text(FILE, encoding="utf-8")
     spec = importlib.util.spec_from_file_location("camp.methods.gccd.center", path)

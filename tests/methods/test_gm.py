@@ -9,7 +9,8 @@ from torch import Tensor
 
 from camp.core.errors import CampError
 from camp.methods.gccd.centroid_method import CentroidMethod
-from camp.methods.gccd.gm import GmObjective, GmSettings
+from camp.methods.gccd.gm import GmObjective
+from camp.methods.gccd.settings import GmSettings
 from camp.nn.losses import cross_entropy, mutual_neighbours, pairwise, simclr
 
 

@@ -13,7 +13,8 @@ from small_streams import QUIET, stream
 from camp.core.errors import CampError
 from camp.data.tasks import Task
 from camp.discovery.density import density
-from camp.methods.gccd.igcd import Igcd, IgcdObjective, IgcdSettings
+from camp.methods.gccd.igcd import Igcd, IgcdObjective
+from camp.methods.gccd.settings import IgcdSettings
 from camp.methods.gccd.simgcd import SimgcdObjective
 from camp.methods.settings import Training
 from camp.methods.trainer import clean_features

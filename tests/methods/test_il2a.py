@@ -13,8 +13,9 @@ from torch import Tensor
 from camp.core.errors import CampError
 from camp.core.seeds import generator
 from camp.methods.cil.base import ClassRange, IncrementalMethod
-from camp.methods.cil.il2a import Il2aObjective, Il2aSettings
+from camp.methods.cil.il2a import Il2aObjective
 from camp.methods.cil.prototypes import ClassPrototypes, PrototypeMemory
+from camp.methods.cil.settings import Il2aSettings
 from camp.nn.losses import semantic_augmentation
 
 DIM = 3

@@ -12,7 +12,8 @@ from small_streams import CPU, QUIET, Stream, backbone, learn, small_settings, s
 from camp.core.errors import CampError
 from camp.methods.cil.base import ClassRange, IncrementalMethod, SupervisedStep
 from camp.methods.cil.fine_tune import FineTuneObjective
-from camp.methods.cil.lwf import LwfObjective, LwfSettings
+from camp.methods.cil.lwf import LwfObjective
+from camp.methods.cil.settings import LwfSettings
 from camp.methods.consolidation import ElasticWeightConsolidation
 from camp.methods.registry import method_info
 

@@ -12,14 +12,8 @@ from torch import Tensor
 
 from camp.core.errors import CampError
 from camp.core.seeds import generator as seeded
-from camp.methods.gccd.metagcd import (
-    Learner,
-    MetaGcdObjective,
-    MetaGcdSettings,
-    Session,
-    episode,
-    simulated_sessions,
-)
+from camp.methods.gccd.metagcd import Learner, MetaGcdObjective, Session, episode, simulated_sessions
+from camp.methods.gccd.settings import MetaGcdSettings
 from camp.nn.backbones.residual_mlp import ResidualMlp
 from camp.nn.backbones.vit import VitShape, random_state, split
 from camp.nn.losses import simclr, soft_neighbourhood, supcon
@@ -217,7 +211,7 @@ def test_the_first_task_is_trained_offline_and_later_ones_by_sgd(tmp_path: Path)
     assert (session.defaults["momentum"], session.defaults["weight_decay"]) == (0.9, 5e-5)
     assert losses == [{"simclr", "supcon", "loss"}, {"simclr", "sncl", "loss"}]
     usual = MetaGcdSettings()
-    assert (usual.session_training().learning_rate, usual.inner_rate, usual.outer_rate) == (1e-4, 1e-4, 1e-5)
+    assert (usual.session_rate, usual.inner_rate, usual.outer_rate) == (1e-4, 1e-4, 1e-5)
     assert (usual.sessions, usual.num_episodes, usual.neighbour_weight) == (4, 100, 0.5)
     method.start_task(here.tasks[0][0], QUIET)
     for name, value in method._current_run().trainer.step.objective.state_dict().items():

@@ -9,7 +9,7 @@ from trainer_parts import DIM, QUIET, digit_views, generator, make_trainer, tip
 from camp.data.bank.views import BankViews, FreshViews
 from camp.methods import distillation as distillation_module
 from camp.methods.distillation import OldFeatures
-from camp.methods.gccd.camp import CampSettings
+from camp.methods.gccd.settings import CampSettings
 from camp.methods.gccd.simgcd import SimgcdObjective
 from camp.methods.trainer import frozen_copy
 from camp.nn.distillers import make_distiller

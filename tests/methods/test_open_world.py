@@ -11,8 +11,8 @@ from camp.data.datasets.embeddings import VectorReader
 from camp.data.tasks import Task
 from camp.data.view_settings import Augmentation, ViewSettings
 from camp.discovery.open_world_discoverer import MIN_CLUSTER_SIZE, OpenWorldDiscoverer
-from camp.methods.gccd.camp import CampSettings
 from camp.methods.gccd.open_world import FeatureMemory, make_open_world
+from camp.methods.gccd.settings import CampSettings
 from camp.methods.settings import Discovery, Training
 from camp.nn.backbones import BackboneSettings, make_backbone
 from camp.nn.backbones.feature_scale import FEATURE_RMS

@@ -8,7 +8,8 @@ from torch import Tensor
 from camp.core.errors import CampError
 from camp.core.seeds import generator
 from camp.methods.gccd.centroid_method import CentroidMethod
-from camp.methods.gccd.pa import CleanLabelledBatch, PaObjective, PaSettings
+from camp.methods.gccd.pa import CleanLabelledBatch, PaObjective
+from camp.methods.gccd.settings import PaSettings
 from camp.methods.trainer import StepBatch
 
 

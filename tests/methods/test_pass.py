@@ -12,8 +12,9 @@ from torch import Tensor
 from camp.core.errors import CampError
 from camp.core.seeds import generator
 from camp.methods.cil.base import ClassRange, IncrementalMethod
-from camp.methods.cil.pass_ import PassObjective, PassSettings
+from camp.methods.cil.pass_ import PassObjective
 from camp.methods.cil.prototypes import ClassPrototypes, PrototypeMemory
+from camp.methods.cil.settings import PassSettings
 from camp.methods.trainer import Plan
 
 DIM = 3

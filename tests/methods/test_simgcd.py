@@ -9,7 +9,8 @@ from small_streams import QUIET, USUAL, Stream, stream
 
 from camp.core.errors import CampError
 from camp.data.tasks import Task
-from camp.methods.gccd.simgcd import GrowingObjective, Simgcd, SimgcdObjective, SimgcdSettings
+from camp.methods.gccd.settings import SimgcdSettings
+from camp.methods.gccd.simgcd import GrowingObjective, Simgcd, SimgcdObjective
 
 
 @pytest.fixture(scope="module")

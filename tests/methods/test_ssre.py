@@ -14,7 +14,8 @@ from camp.core.seeds import generator
 from camp.methods.base import BuildContext
 from camp.methods.cil.base import ClassRange, IncrementalMethod
 from camp.methods.cil.prototypes import ClassPrototypes, PrototypeMemory
-from camp.methods.cil.ssre import SsreObjective, SsreSettings, make_ssre, similarity
+from camp.methods.cil.settings import SsreSettings
+from camp.methods.cil.ssre import SsreObjective, make_ssre, similarity
 from camp.nn.backbones import BackboneSettings, make_backbone
 
 

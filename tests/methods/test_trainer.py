@@ -25,7 +25,7 @@ from camp.data.bank.views import BankViews
 from camp.data.views import Batch
 from camp.methods import distillation, trainer
 from camp.methods.distillation import OldFeatures
-from camp.methods.gccd.camp import CampSettings
+from camp.methods.gccd.settings import CampSettings
 from camp.methods.gccd.simgcd import SimgcdObjective
 from camp.methods.settings import Training
 from camp.methods.trainer import Trainer, frozen_copy

@@ -20,8 +20,8 @@ from trainer_parts import (
 
 from camp.methods import distillation as distillation_module
 from camp.methods.distillation import Distillation, OldFeatures
-from camp.methods.gccd.camp import CampSettings
-from camp.methods.gccd.gcd import GcdObjective, GcdSettings
+from camp.methods.gccd.gcd import GcdObjective
+from camp.methods.gccd.settings import CampSettings, GcdSettings
 from camp.methods.gccd.simgcd import SimgcdObjective
 from camp.methods.trainer import Trainer, frozen_copy
 from camp.nn.distillers import make_distiller

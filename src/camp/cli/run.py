@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import tyro
 
-from camp.bench.settings import DataSettings, RunSettings, option_names
+from camp.bench.settings import DataSettings, RunSettings, option_names, run_options
+from camp.bench.studies.study import Study
 from camp.cli.options import Parser, given_options, unknown_option
 from camp.cli.output import show_runs
 from camp.cli.shared import given_path
@@ -22,7 +23,6 @@ from camp.nn.backbones.settings import BackboneSettings
 
 if TYPE_CHECKING:
     from camp.bench.studies.runner import StudyOutcome
-    from camp.bench.studies.study import Study
 
 _CONFIG = (tyro.conf.OmitArgPrefixes,)
 
@@ -35,7 +35,7 @@ class RunRequest:
     quiet: bool
     settings: RunSettings | None = None
     """The settings of a single run."""
-    study: "Study | None" = None
+    study: Study | None = None
     """A comparison of several methods."""
 
 
@@ -44,7 +44,8 @@ def run(words: list[str]) -> int:
     request = _resume_request(words) or parse(_selected_methods(words), words)
     from camp.bench.run_folder import RunFolder, holds_comparison
     from camp.bench.run_loop import run_or_resume
-    from camp.bench.studies.comparison import methods_without, resume_comparison, start_comparison
+    from camp.bench.studies.comparison import methods_without
+    from camp.bench.studies.comparison_runs import resume_comparison, start_comparison
     from camp.core import distributed
     from camp.core.progress import Progress
 
@@ -133,7 +134,6 @@ def parse(methods: list[str], words: Sequence[str]) -> RunRequest:
 def _parse_comparison(methods: list[str], words: Sequence[str]) -> RunRequest:
     if {"-h", "--help"} & set(words):
         _parse_with_tyro(None, ["--help"], _about_comparison(methods))
-    from camp.bench.settings import run_options
     from camp.bench.studies.comparison import comparison
 
     own = {

@@ -13,4 +13,5 @@ def status(workspace: WorkspaceFolder) -> None:
         from camp.app.workspace.status import status_text
         from camp.app.workspace.workspace import Workspace
 
-    print(status_text(Workspace.open(given_path(workspace, "WORKSPACE"))))
+        text = status_text(Workspace.open(given_path(workspace, "WORKSPACE")))
+    print(text)

@@ -3,15 +3,13 @@
 import math
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Literal
+from typing import TYPE_CHECKING, Literal
 
 import tyro
 
 from camp.bench.executors.base import Executor
-from camp.bench.report.tables import render
-from camp.bench.studies.output import draw
 from camp.bench.studies.paper_studies import STUDIES, paper_study
-from camp.bench.studies.runner import StudyOutcome, StudyStore, missing, run_study
+from camp.bench.studies.store import StudyStore, missing
 from camp.bench.studies.study import Options, Study, smoke
 from camp.bench.studies.toml_study import read_toml_study
 from camp.cli.options import given_options, unknown_option
@@ -19,6 +17,9 @@ from camp.cli.shared import given_path
 from camp.cli.streams import complain
 from camp.core.errors import CampError
 from camp.core.progress import Progress
+
+if TYPE_CHECKING:
+    from camp.bench.studies.runner import StudyOutcome
 
 ABOUT = """camp study                list the studies of the paper
 camp study NAME           run what is missing of a study, and draw it
@@ -75,7 +76,10 @@ def study(words: list[str]) -> int:
     store = StudyStore(given_path(options.out, "--out"))
     if options.dry:
         return _plan(found, store)
-    outcome = run_study(found, store, _executor(options), Progress(options.quiet))
+    executor = _executor(options)
+    from camp.bench.studies.runner import run_study
+
+    outcome = run_study(found, store, executor, Progress(options.quiet))
     return _show(found, outcome, store.study_folder(found))
 
 
@@ -144,7 +148,7 @@ def _plan(study: Study, store: StudyStore) -> int:
     return 0
 
 
-def failures(outcome: StudyOutcome) -> list[str]:
+def failures(outcome: "StudyOutcome") -> list[str]:
     """Return a sentence for each error, once for all runs in which it occurred."""
     runs: dict[str, list[tuple[str, Path | None]]] = {}
     for label, (error, log) in outcome.failed.items():
@@ -157,8 +161,11 @@ def failures(outcome: StudyOutcome) -> list[str]:
     return sentences
 
 
-def _show(study: Study, outcome: StudyOutcome, folder: Path) -> int:
+def _show(study: Study, outcome: "StudyOutcome", folder: Path) -> int:
     """Draw the study and print its table; 2 if runs failed, and which."""
+    from camp.bench.report.tables import render
+    from camp.bench.studies.output import draw
+
     if outcome.rows:
         drawn = draw(study, outcome, folder)
         print(render(drawn.table, "text"))

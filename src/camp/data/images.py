@@ -4,6 +4,7 @@ The format is recognised by the content of a file, not by its name. All function
 """
 
 import contextlib
+import hashlib
 import io
 
 import numpy as np
@@ -21,9 +22,16 @@ FORMATS = ("JPEG", "PNG", "WEBP", "GIF", "BMP", "TIFF", "PPM")
 MAX_PIXELS = 178_956_970
 """Largest image that is decoded: twice Pillow's warning limit, above which Pillow raises an error as well."""
 
+DIGEST_BYTES = 16
+
 
 class UnreadableImageError(Exception):
     """A file that cannot be read as an image; the message is a short reason."""
+
+
+def image_digest(data: bytes) -> bytes:
+    """Return the digest that identifies an image by its bytes."""
+    return hashlib.blake2b(data, digest_size=DIGEST_BYTES).digest()
 
 
 def decode_image(data: bytes, max_pixels: int = MAX_PIXELS, min_size: int | None = None) -> Image.Image:

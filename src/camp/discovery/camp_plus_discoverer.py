@@ -20,10 +20,10 @@ from camp.core.seeds import generator
 from camp.core.types import UNLABELLED
 from camp.discovery.base import DiscoveryResult, FeatureBatch, KnownCategories, NumberEstimate
 from camp.discovery.category_mixture import MixtureData, MixtureParameters, discover_by_mixture
-from camp.discovery.class_metric import compares_directions, fit_components, principal_axes
 from camp.discovery.class_scatter import WithinClassScatter, class_sums
 from camp.discovery.kmeans_discoverer import SemiSupervisedKMeansDiscoverer
 from camp.discovery.number_of_categories import estimate_without_labels
+from camp.discovery.principal_components import compares_directions, fit_components, principal_axes
 from camp.discovery.simulated_novelty import (
     DiscoveryParameters,
     ParameterGrid,

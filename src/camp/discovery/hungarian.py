@@ -2,7 +2,6 @@
 
 import numpy as np
 from scipy.optimize import linear_sum_assignment
-from sklearn.metrics.cluster import contingency_matrix
 from torch import Tensor
 
 
@@ -26,6 +25,8 @@ def cluster_accuracy(predicted: Tensor, true: Tensor) -> float:
     >>> cluster_accuracy(torch.tensor([5, 5, 2, 2]), torch.tensor([0, 0, 1, 0]))
     0.75
     """
+    from sklearn.metrics.cluster import contingency_matrix  # takes long to import
+
     if predicted.shape != true.shape or predicted.ndim != 1:
         raise ValueError(f"Need two vectors of equal length, got {predicted.shape}, {true.shape}.")
     if len(true) == 0:

@@ -17,7 +17,6 @@ The score of k is the mean over the folds, which are the same for every k.
 """
 
 import torch
-from sklearn.metrics import silhouette_score
 from torch import Tensor
 
 from camp.core.errors import CampError
@@ -102,6 +101,8 @@ def estimate_without_labels(
 
     A rough estimate of at least 2 for features (n, D), since a silhouette compares clusters.
     """
+    from sklearn.metrics import silhouette_score  # takes long to import
+
     count = len(features)
     if count < 3:
         return NumberEstimate(min(count, 1), ())

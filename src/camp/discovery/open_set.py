@@ -8,10 +8,12 @@ T and the radii r_k are fitted on held-out distances of images whose category is
 """
 
 from dataclasses import dataclass
+from typing import Self
 
 import torch
 from torch import Tensor
 
+from camp.discovery.calibration import CategoryRegions
 from camp.discovery.nearest_centroid import NearestCentroid
 
 _CHUNK = 8192
@@ -48,6 +50,11 @@ class OpenSet:
     """(K,)"""
     temperature: float
     """T"""
+
+    @classmethod
+    def of(cls, regions: CategoryRegions) -> Self:
+        """The classifier with these centroids, radii and temperature."""
+        return cls(torch.from_numpy(regions.centroids), torch.from_numpy(regions.radii), regions.temperature)
 
     def log_probabilities(self, z: Tensor) -> Tensor:
         """Log-probabilities (n, K) of features z (n, D)."""

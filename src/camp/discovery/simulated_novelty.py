@@ -38,9 +38,9 @@ from camp.discovery.category_mixture import (
     fit_mixtures,
 )
 from camp.discovery.category_search import curve, random_groups
-from camp.discovery.class_metric import Components, compares_directions, fit_components, total_scatter
 from camp.discovery.class_scatter import WithinClassScatter
 from camp.discovery.hungarian import match
+from camp.discovery.principal_components import Components, compares_directions, fit_components, total_scatter
 
 MIN_FOLDS = 8
 """Every class is hidden equally often, and one in MIN_FOLDS of its images otherwise."""

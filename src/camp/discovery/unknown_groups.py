@@ -7,7 +7,6 @@ than MIN_GROUP such images are left out.
 """
 
 import torch
-from sklearn.cluster import AgglomerativeClustering
 from torch import Tensor
 
 from camp.discovery.class_metric import ClassMetric
@@ -32,13 +31,16 @@ def unknown_groups(points: Tensor, centroids: Tensor, metric: ClassMetric, typic
     points = points[first:]
     if len(points) < MIN_GROUP or not len(centroids):
         return []
+    from sklearn.cluster import AgglomerativeClustering  # takes long to import
+
     # Two images of a category are apart by the square root of 2 times the distance of one from the centroid.
     linkage = AgglomerativeClustering(None, linkage="average", distance_threshold=2**0.5 * typical)
     clusters = torch.from_numpy(linkage.fit_predict(points.numpy()))
     nearest = torch.cdist(points, centroids).amin(dim=1)
-    own = metric.leave_one_out_distances(points, clusters, int(clusters.max()) + 1)
+    count = int(clusters.max()) + 1
+    own = torch.from_numpy(metric.leave_one_out_distances(points.numpy(), clusters.numpy(), count))
     groups = []
-    for cluster in range(int(clusters.max()) + 1):
+    for cluster in range(count):
         rows = ((clusters == cluster) & (own < nearest)).nonzero()[:, 0]
         if len(rows) >= MIN_GROUP:
             groups.append(first + rows[own[rows].argsort(stable=True)])

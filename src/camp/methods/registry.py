@@ -16,12 +16,12 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class MethodInfo:
-    """A method in the registry; its module is imported when it is used."""
+    """A method in the registry; its module, which needs torch, is imported when it is built."""
 
     title: str
     module: str
     settings: str
-    """Name of its settings, a subclass of `MethodSettings`."""
+    """Module and name of its settings, a subclass of `MethodSettings`, with a colon between."""
     make: str
     """Name of its factory, (BuildContext, settings) -> Method."""
     supervised: bool = False
@@ -32,8 +32,9 @@ class MethodInfo:
     """Whether it needs images and a network that is trained as a whole, neither vectors nor a bank."""
 
     def settings_class(self) -> type[MethodSettings]:
-        """Return the dataclass of the method's settings."""
-        return cast(type[MethodSettings], getattr(importlib.import_module(self.module), self.settings))
+        """Return the dataclass of the method's settings, without torch."""
+        module, _, name = self.settings.partition(":")
+        return cast(type[MethodSettings], getattr(importlib.import_module(module), name))
 
     def build(
         self, backbone: "Backbone", settings: MethodSettings, seed: int, device: "torch.device"
@@ -46,12 +47,15 @@ class MethodInfo:
 
 
 def _gccd(title: str, module: str, settings: str, make: str, incremental: bool = False) -> MethodInfo:
-    return MethodInfo(title, f"camp.methods.gccd.{module}", settings, make, incremental=incremental)
+    package = "camp.methods.gccd"
+    settings = f"{package}.settings:{settings}"
+    return MethodInfo(title, f"{package}.{module}", settings, make, incremental=incremental)
 
 
 def _cil(title: str, module: str, settings: str, make: str, pixels: bool = False) -> MethodInfo:
-    title = f"class-incremental: {title}"
-    return MethodInfo(title, f"camp.methods.cil.{module}", settings, make, supervised=True, pixels=pixels)
+    package = "camp.methods.cil"
+    title, settings = f"class-incremental: {title}", f"{package}.settings:{settings}"
+    return MethodInfo(title, f"{package}.{module}", settings, make, supervised=True, pixels=pixels)
 
 
 # fmt: off

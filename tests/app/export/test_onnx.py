@@ -101,7 +101,9 @@ def test_close_centroids_far_from_zero_are_told_apart(tmp_path: Path) -> None:
         model.backbone.tip.get_buffer(scale).fill_(1)
     vectors = np.full((4, 12), 1000, dtype=np.float32)
     vectors[np.arange(4), np.arange(4)] += 0.25
-    as_it_is = ClassMetric(torch.zeros(12), torch.eye(12), torch.zeros(12), unit=False)
+    as_it_is = ClassMetric(
+        np.zeros(12, np.float32), np.eye(12, dtype=np.float32), np.zeros(12, np.float32), unit=False
+    )
     classifier = OpenSet(torch.from_numpy(vectors), torch.full((4,), 0.1), model.classifier.temperature)
     model = dataclasses.replace(model, metric=as_it_is, classifier=classifier)
     export_onnx(model, tmp_path / "model.onnx")

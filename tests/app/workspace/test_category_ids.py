@@ -3,9 +3,10 @@
 import numpy as np
 from small_knowledge import EACH, knowledge
 
-from camp.app.workspace.category_ids import Link, find_links, number_labels, split_repeated
+from camp.app.workspace.category_ids import find_links, number_labels, split_repeated
 from camp.app.workspace.decisions import Discarded, Merged
 from camp.app.workspace.knowledge import DISCARDED, REVIEWED
+from camp.app.workspace.report import Link
 from camp.core.types import UNLABELLED
 
 OLD = [1, 2, 3, 4]

@@ -18,14 +18,14 @@ from camp.app.workspace import kept_unknown
 from camp.app.workspace.decisions import Accepted, Dismissed, Named
 from camp.app.workspace.kept_unknown import UnknownKeeper, read_kept, tip_fingerprint
 from camp.app.workspace.knowledge import REVIEWED
-from camp.app.workspace.overview import fit_classifier
+from camp.app.workspace.overview import category_regions
 from camp.app.workspace.proposals import proposals
 from camp.app.workspace.status import status_text
 from camp.app.workspace.storage import MemoryStorage
 from camp.app.workspace.workspace import Workspace
 from camp.cli import main
 from camp.core.errors import CampError
-from camp.data.bank.bank import image_digest
+from camp.data.images import image_digest
 from camp.discovery.calibration import Calibration
 
 TIP = tip_fingerprint({"weight": torch.ones(2)})
@@ -281,5 +281,5 @@ def test_status_tells_the_expected_detection_rate(tmp_path: Path) -> None:
 def test_more_false_alarms_mean_smaller_radii(tmp_path: Path) -> None:
     tables = Calibration(1.2, 0.5, None, tuple(np.linspace(-1, 1, 201)), tuple(np.linspace(0, 2, 201)))
     known = dataclasses.replace(knowledge(), calibration=tables)
-    few, many = (fit_classifier(known, rate)[1].radii for rate in (0.05, 0.3))
+    few, many = (category_regions(known, rate)[1].radii for rate in (0.05, 0.3))
     assert (many < few).all()

@@ -202,9 +202,9 @@ def _everything(workspace: Workspace) -> tuple[object, ...]:
     known = workspace.knowledge()
     images, tip = known.images, workspace.storage.tip(known.step)
     arrays = (images.features, images.points, images.positions, images.digests, images.steps)
-    tensors = [*known.metric.state().values(), *tip.values()]
-    content = [array.tobytes() for array in arrays], [tensor.numpy().tobytes() for tensor in tensors]
-    return *state(known), images.files, *content, workspace.events(), workspace.reports()
+    arrays = (*arrays, *known.metric.state().values(), *(tensor.numpy() for tensor in tip.values()))
+    content = [array.tobytes() for array in arrays]
+    return *state(known), images.files, content, workspace.events(), workspace.reports()
 
 
 def _killed(action: Callable[[], object], number: int) -> None:

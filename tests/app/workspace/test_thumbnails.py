@@ -15,8 +15,8 @@ from camp.app.workspace.thumbnails import (
     save_thumbnail,
 )
 from camp.core.errors import CampError
-from camp.data.bank.bank import image_digest
 from camp.data.datasets.base import FileReader
+from camp.data.images import image_digest
 
 
 @pytest.mark.parametrize(

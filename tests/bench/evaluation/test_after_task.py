@@ -10,8 +10,7 @@ from torch import Tensor
 
 from camp.bench.evaluation.accuracy import AccuracyRow
 from camp.bench.evaluation.after_task import Evaluator, TaskMeasurement
-from camp.bench.evaluation.class_groups import PROTOCOLS
-from camp.bench.evaluation.matching import NO_CLASS
+from camp.bench.evaluation.class_groups import NO_CLASS, PROTOCOLS
 from camp.bench.records import _most_typical, category_records
 from camp.core.progress import Progress
 from camp.data.datasets import load_dataset

@@ -3,7 +3,8 @@ from itertools import permutations
 import numpy as np
 import pytest
 
-from camp.bench.evaluation.matching import NO_CLASS, match_discovered, match_on_test, match_task
+from camp.bench.evaluation.class_groups import NO_CLASS
+from camp.bench.evaluation.matching import match_discovered, match_on_test, match_task
 
 
 @pytest.mark.parametrize("seed", range(5))

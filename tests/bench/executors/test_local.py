@@ -12,7 +12,8 @@ import pytest
 from camp.bench.executors.in_process import InProcessExecutor
 from camp.bench.executors.local import LocalExecutor
 from camp.bench.run_folder import RunFolder
-from camp.bench.studies.runner import StudyOutcome, StudyStore, missing, run_study
+from camp.bench.studies.runner import StudyOutcome, run_study
+from camp.bench.studies.store import StudyStore, missing
 from camp.bench.studies.study import SMOKE, Study, grid
 from camp.core.files import read_json
 from camp.core.progress import Progress

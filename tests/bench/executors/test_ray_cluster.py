@@ -10,7 +10,8 @@ from camp.bench.executors.in_process import InProcessExecutor
 from camp.bench.executors.local import LocalExecutor
 from camp.bench.experiment import Experiment
 from camp.bench.run_folder import RunFolder
-from camp.bench.studies.runner import StudyStore, missing, run_study
+from camp.bench.studies.runner import run_study
+from camp.bench.studies.store import StudyStore, missing
 from camp.bench.studies.study import SMOKE, Study, grid
 from camp.core.errors import CampError
 from camp.core.files import read_json

@@ -8,7 +8,8 @@ from camp.bench.executors.base import Job
 from camp.bench.executors.in_process import InProcessExecutor
 from camp.bench.settings import from_flat
 from camp.bench.studies.addresses import training_address
-from camp.bench.studies.runner import Failure, StudyOutcome, StudyStore, _Tracker, missing, run_study
+from camp.bench.studies.runner import Failure, StudyOutcome, _Tracker, run_study
+from camp.bench.studies.store import StudyStore, missing
 from camp.bench.studies.study import SMOKE, Study, grid
 from camp.cli.study import failures
 from camp.core.files import read_json, write_json

@@ -8,7 +8,9 @@ import torch
 import torch.nn.functional as F
 
 from camp.core.errors import CampError
-from camp.nn.adapters import ADAPTERS, AdapterSettings, fit_adapter, solvers
+from camp.nn.adapters import solvers
+from camp.nn.adapters.registry import ADAPTERS, fit_adapter
+from camp.nn.adapters.settings import AdapterSettings
 
 
 def draw(seed: int = 0) -> torch.Generator:

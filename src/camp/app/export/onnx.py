@@ -109,9 +109,9 @@ def _points(graph: Graph, z: str, metric: ClassMetric) -> str:
         norm = graph.node("ReduceL2", x, axes=[1], keepdims=1)
         return graph.node("Div", x, graph.node("Max", norm, torch.tensor(1e-12)))
 
-    x = normalised(graph.node("Sub", z, metric.origin.float()))
-    x = graph.node("MatMul", x, metric.projection.float())
-    return normalised(graph.node("Sub", x, metric.offset.float()))
+    x = normalised(graph.node("Sub", z, torch.from_numpy(metric.origin).float()))
+    x = graph.node("MatMul", x, torch.from_numpy(metric.projection).float())
+    return normalised(graph.node("Sub", x, torch.from_numpy(metric.offset).float()))
 
 
 def _answers(graph: Graph, z: str, classifier: OpenSet, ids: tuple[int, ...]) -> dict[str, str]:

@@ -13,10 +13,9 @@ from sklearn.utils import column_or_1d
 
 from camp.app.inputs.base import BatchInput, InputError, ReadableImages
 from camp.app.inputs.names import check_name
-from camp.data.bank.bank import image_digest
 from camp.data.datasets.base import FileReader
 from camp.data.datasets.embeddings import VectorReader
-from camp.data.images import UnreadableImageError, decode_image, to_rgb
+from camp.data.images import UnreadableImageError, decode_image, image_digest, to_rgb
 
 ImageLike = str | os.PathLike[str] | Image.Image | np.ndarray
 Label = int | str

@@ -9,7 +9,7 @@ from torch import Tensor
 
 from camp.app.workspace.kept_unknown import tip_fingerprint
 from camp.app.workspace.knowledge import Knowledge, category_title
-from camp.app.workspace.overview import fit_classifier
+from camp.app.workspace.overview import category_regions
 from camp.app.workspace.workspace import Workspace
 from camp.core.errors import CampError
 from camp.core.types import FALSE_ALARMS
@@ -38,9 +38,9 @@ class Model:
 
         It calls about the share `false_alarms` of images of these categories unknown.
         """
-        ids, classifier = fit_classifier(knowledge, check_false_alarms(false_alarms))
+        ids, regions = category_regions(knowledge, check_false_alarms(false_alarms))
         names = tuple(knowledge.categories[id].name for id in ids)
-        return cls(backbone, knowledge.metric, classifier, ids, names)
+        return cls(backbone, knowledge.metric, OpenSet.of(regions), ids, names)
 
     @torch.no_grad()
     def features(self, batch: Batch) -> Tensor:

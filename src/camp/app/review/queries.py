@@ -322,7 +322,7 @@ def _neighbours(now: Snapshot) -> dict[int, list[int]]:
     ids = now.seen.ids
     if len(ids) < 2:
         return {}
-    centroids = now.seen.classifier.centroids
+    centroids = torch.from_numpy(now.seen.regions.centroids)
     distances = torch.cdist(centroids, centroids).fill_diagonal_(torch.inf)
     nearest = distances.topk(min(NEAR, len(ids) - 1), dim=1, largest=False).indices.tolist()
     return {id: [ids[place] for place in places] for id, places in zip(ids, nearest)}

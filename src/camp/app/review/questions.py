@@ -16,7 +16,6 @@ from dataclasses import dataclass
 from typing import Literal
 
 import numpy as np
-from sklearn.cluster import KMeans, MiniBatchKMeans
 
 from camp.app.review.suggestions import Suggestions
 from camp.app.workspace.knowledge import CLUSTERED, DISCARDED, Knowledge
@@ -115,6 +114,8 @@ def look_alikes(knowledge: Knowledge) -> list[np.ndarray]:
     n_groups = max(1, min(n_groups, len(rows) // MIN_GROUP))
     if len(rows) <= n_groups:
         return [rows] if len(rows) else []
+    from sklearn.cluster import KMeans, MiniBatchKMeans  # takes long to import
+
     seed = seed_of(0, "look-alikes", step) % 2**32
     fit = MiniBatchKMeans if len(rows) > LARGE else KMeans
     labels = fit(n_groups, n_init=3, random_state=seed).fit(images.points[rows]).labels_

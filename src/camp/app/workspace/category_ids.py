@@ -13,20 +13,11 @@ import torch
 from torch import Tensor
 
 from camp.app.workspace.knowledge import CLUSTERED, DISCARDED, Knowledge
+from camp.app.workspace.report import Link
 from camp.core.types import UNLABELLED
 
 MIN_AGREEMENT = 0.5
 """Share of the images with a new label that must be recognised as an old category to give it the label as its name."""
-
-
-@dataclass(frozen=True)
-class Link:
-    """A label that turned out to be the name of a category discovered earlier."""
-
-    id: int
-    name: str
-    agree: float
-    """Share of the labelled images that are recognised as the category."""
 
 
 @dataclass(frozen=True)

@@ -14,17 +14,20 @@ import threading
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import numpy as np
 from PIL import Image
 from safetensors import SafetensorError, safe_open
 from safetensors.numpy import save
-from torch import Tensor
 
 from camp.core.errors import CampError
 from camp.core.files import atomic_write, checksum, sync_folder
 from camp.core.finding import Finding
-from camp.data.bank.bank import image_digest
+from camp.data.images import image_digest
+
+if TYPE_CHECKING:
+    from torch import Tensor
 
 MAX_KEPT = 100_000
 """Number of images that a workspace keeps."""
@@ -65,7 +68,7 @@ class KeptImages:
         return [row_of[digest] for digest in digests]
 
 
-def tip_fingerprint(tip: Mapping[str, Tensor]) -> str:
+def tip_fingerprint(tip: "Mapping[str, Tensor]") -> str:
     """Return a hash of the weights of a tip."""
     found = hashlib.blake2b(digest_size=16)
     for name, tensor in sorted(tip.items()):

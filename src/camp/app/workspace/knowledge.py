@@ -12,7 +12,6 @@ from dataclasses import dataclass, field
 from typing import Literal
 
 import numpy as np
-import torch
 
 from camp.app.workspace.kept_unknown import KeptImages
 from camp.core.errors import CampError
@@ -142,7 +141,8 @@ class Knowledge:
     @classmethod
     def empty(cls, dim: int) -> Knowledge:
         """No category, for features of length `dim`."""
-        metric = ClassMetric(torch.zeros(dim), torch.zeros(dim, 1), torch.zeros(1), unit=True)
+        origin, projection, offset = (np.zeros(shape, np.float32) for shape in (dim, (dim, 1), 1))
+        metric = ClassMetric(origin, projection, offset, unit=True)
         return cls(0, {}, Images.empty(dim), metric, Calibration())
 
     def live(self) -> list[Category]:
@@ -241,6 +241,8 @@ class Knowledge:
 
         They are the last rows. On the map each lies where the learned image is that looks most like it.
         """
+        import torch
+
         rows = self.kept.rows(digests)
         if not set(rows) <= set(self.pending().tolist()):
             raise CampError("Some of the pictures were learned or dismissed in the meantime; look again.")

@@ -10,24 +10,24 @@ import numpy as np
 import torch
 
 from camp.app.inputs.base import ReadableImages
-from camp.app.workspace.category_ids import Link, Numbering, find_links, number_labels, split_repeated
+from camp.app.workspace.category_ids import Numbering, find_links, number_labels, split_repeated
 from camp.app.workspace.knowledge import CLUSTERED, DISCARDED, LABELLED, Category, Images, Knowledge
-from camp.app.workspace.overview import Overview, fit_classifier, metric_labels, overview
-from camp.app.workspace.report import BatchReport, CategoryReport, CategoryShift, Seconds
+from camp.app.workspace.overview import Overview, category_regions, metric_labels, overview
+from camp.app.workspace.report import BatchReport, CategoryReport, CategoryShift, Link, Seconds
 from camp.app.workspace.step_files import Step
-from camp.app.workspace.tsne_layout import tsne_layout
 from camp.core.errors import CampError
 from camp.core.progress import Progress
 from camp.core.provenance import current_provenance
 from camp.core.types import UNLABELLED
 from camp.data.tasks import Task
 from camp.data.views import Views
-from camp.discovery.calibration import Members, calibrate
 from camp.discovery.class_metric import ClassMetric
+from camp.discovery.held_out_calibration import Members, calibrate
+from camp.discovery.open_set import OpenSet
 from camp.discovery.open_world_discoverer import OpenWorldDiscoverer
-from camp.methods.gccd.camp import CampSettings
 from camp.methods.gccd.centroid_method import CentroidMethod
 from camp.methods.gccd.open_world import FeatureMemory, make_open_world
+from camp.methods.gccd.settings import CampSettings
 from camp.methods.settings import Training
 from camp.methods.trainer import clean_features
 from camp.nn.backbones.base import Backbone
@@ -118,6 +118,8 @@ def learn(
     assert discoverer.metric is not None
 
     after = _apply_metric(_add_batch(known, method, memory, numbering, batch), discoverer.metric)
+    from camp.app.workspace.tsne_layout import tsne_layout  # imports scikit-learn
+
     positions = tsne_layout(
         after.images.features, after.images.category, known.images.positions, seed, progress
     )
@@ -165,7 +167,7 @@ def _links(
         return []
     views = batch.views.subset(torch.tensor(rows))
     features = clean_features(backbone.tip, views, progress, "Recognising the labelled pictures")
-    answers = fit_classifier(known)[1].answer(known.metric.transform(features))
+    answers = OpenSet.of(category_regions(known)[1]).answer(known.metric.transform(features))
     nearest = answers.nearest.masked_fill(answers.unknown, DISCARDED)
     return find_links(known, old, [labels[row] for row in rows], nearest.tolist())
 
@@ -250,7 +252,7 @@ def _apply_metric(knowledge: Knowledge, metric: ClassMetric) -> Knowledge:
     ids, positions = np.unique(images.category[kept], return_inverse=True)
     features = torch.from_numpy(images.features)
     trusted = torch.from_numpy(images.source[kept] != CLUSTERED)
-    fitted = metric_labels(knowledge)[kept]
+    fitted = torch.from_numpy(metric_labels(knowledge)[kept])
     members = Members(features[kept], torch.from_numpy(positions), trusted, fitted)
     calibration = calibrate(members, metric, len(ids))
     images = dataclasses.replace(images, points=metric.transform(features).numpy())

@@ -3,15 +3,13 @@
 from dataclasses import dataclass
 
 import numpy as np
-import torch
-from sklearn.cluster import KMeans
+import numpy.typing as npt
 
 from camp.app.workspace.knowledge import CLUSTERED, DISCARDED, LABELLED, Knowledge, count
 from camp.core.errors import CampError
 from camp.core.seeds import seed_of
 from camp.core.types import FALSE_ALARMS
-from camp.discovery.calibration import fit_open_set
-from camp.discovery.open_set import OpenSet
+from camp.discovery.calibration import CategoryRegions, fit_regions
 
 _CHUNK = 4096
 DOUBT = 0.9
@@ -32,7 +30,7 @@ class Overview:
 
     ids: tuple[int, ...]
     """The K live categories that have images, sorted."""
-    classifier: OpenSet
+    regions: CategoryRegions
     confidence: np.ndarray
     """(n,) float32 probability of the image's own category; 0 for discarded images."""
     runner_up: np.ndarray
@@ -47,31 +45,32 @@ class Overview:
         return (self.confidence < DOUBT) | (self.distance > 1)
 
 
-def fit_classifier(
+def category_regions(
     knowledge: Knowledge, false_alarms: float = FALSE_ALARMS
-) -> tuple[tuple[int, ...], OpenSet]:
-    """Return the ids of the live categories with images, and the classifier of their images.
+) -> tuple[tuple[int, ...], CategoryRegions]:
+    """Return the ids of the live categories with images, and their regions.
 
-    It calls about the share `false_alarms` of new images of these categories unknown.
+    About the share `false_alarms` of new images of these categories lies outside of them.
     """
     ids = tuple(id for id, count in knowledge.counts().items() if count)
     if not ids:
         raise CampError("No category has any picture; learn a batch, or undo what was discarded.")
     rows = np.flatnonzero(knowledge.images.category != DISCARDED)
-    points = torch.from_numpy(knowledge.images.points[rows])
-    positions = torch.from_numpy(np.searchsorted(ids, knowledge.images.category[rows]))
+    points = knowledge.images.points[rows]
+    positions = np.searchsorted(ids, knowledge.images.category[rows])
     fitted = metric_labels(knowledge)[rows]
     metric, calibration = knowledge.metric, knowledge.calibration
-    return ids, fit_open_set(points, positions, fitted, metric, calibration, len(ids), false_alarms)
+    return ids, fit_regions(points, positions, fitted, metric, calibration, len(ids), false_alarms)
 
 
-def metric_labels(knowledge: Knowledge) -> torch.Tensor:
+def metric_labels(knowledge: Knowledge) -> npt.NDArray[np.bool_]:
     """Return whether the category of each image (n,) was a label when the metric was fitted.
 
     Those are all images of earlier steps, and of the last step those that came with a label.
     """
     images = knowledge.images
-    return torch.from_numpy((images.steps != knowledge.step) | (images.source == LABELLED))
+    fitted: npt.NDArray[np.bool_] = (images.steps != knowledge.step) | (images.source == LABELLED)
+    return fitted
 
 
 def overview(knowledge: Knowledge) -> Overview:
@@ -81,43 +80,52 @@ def overview(knowledge: Knowledge) -> Overview:
     confidence, distance = np.zeros(n, dtype=np.float32), np.full(n, np.inf, dtype=np.float32)
     runner_up = np.full(n, DISCARDED, dtype=np.int32)
     if not any(knowledge.counts().values()):  # every image was discarded
-        nothing = OpenSet(torch.zeros(0, width), torch.zeros(0), 1.0)
+        nothing = CategoryRegions(np.zeros((0, width), np.float32), np.zeros(0, np.float32), 1.0)
         return Overview((), nothing, confidence, runner_up, distance, ())
-    ids, classifier = fit_classifier(knowledge)
-    centroids = classifier.centroids
-    ratios = knowledge.calibration.ratios(metric_labels(knowledge))
+    ids, regions = category_regions(knowledge)
+    centroids = regions.centroids
+    ratios = knowledge.calibration.ratios(metric_labels(knowledge)).astype(np.float32)
     for start in range(0, n, _CHUNK):
         part = slice(start, start + _CHUNK)
-        points = torch.from_numpy(knowledge.images.points[part])
-        # |z - p|^2 by a matrix product: the last digits do not matter here.
-        norms = points.square().sum(dim=1, keepdim=True)
-        d = (norms + centroids.square().sum(dim=1) - 2 * points @ centroids.T).clamp_min_(0)
-        kept = torch.from_numpy(category[part] != DISCARDED)
-        at = torch.from_numpy(np.searchsorted(ids, category[part]).clip(0, len(ids) - 1))[:, None]
+        d = _squared_distances(knowledge.images.points[part], centroids)
+        kept, rows = category[part] != DISCARDED, np.arange(len(d))
+        own = np.searchsorted(ids, category[part]).clip(0, len(ids) - 1)
         # The image itself was used to fit the metric and its centroid.
-        d.scatter_(1, at, ratios[part, None] ** 2 * d.gather(1, at))
-        p = torch.softmax(-d / classifier.temperature, dim=1)
-        confidence[part] = torch.where(kept, p.gather(1, at)[:, 0], 0.0)
-        near = d.gather(1, at)[:, 0].sqrt() / classifier.radii[at[:, 0]]
-        distance[part] = torch.where(kept, near, torch.inf)
+        d[rows, own] *= ratios[part] ** 2
+        confidence[part] = np.where(kept, _softmax(-d / regions.temperature)[rows, own], 0.0)
+        distance[part] = np.where(kept, np.sqrt(d[rows, own]) / regions.radii[own], np.inf)
         if len(ids) > 1:
-            others = d.scatter(1, at, torch.inf).argmin(dim=1)
-            runner_up[part] = np.array(ids, dtype=np.int32)[others]
-    similar = _similar(ids, classifier, knowledge.distinct)
-    return Overview(ids, classifier, confidence, runner_up, distance, similar)
+            d[rows, own] = np.inf
+            runner_up[part] = np.array(ids, dtype=np.int32)[d.argmin(axis=1)]
+    similar = _similar(ids, regions, knowledge.distinct)
+    return Overview(ids, regions, confidence, runner_up, distance, similar)
+
+
+def _squared_distances(a: np.ndarray, b: np.ndarray) -> np.ndarray:
+    """Return |a - b|^2 (n, m) by a matrix product: the last digits do not matter here."""
+    squares: np.ndarray = np.square(a).sum(axis=1)[:, None] + np.square(b).sum(axis=1) - 2 * a @ b.T
+    np.maximum(squares, 0, out=squares)
+    return squares
+
+
+def _softmax(x: np.ndarray) -> np.ndarray:
+    powers: np.ndarray = np.exp(x - x.max(axis=1, keepdims=True))
+    powers /= powers.sum(axis=1, keepdims=True)
+    return powers
 
 
 def _similar(
-    ids: tuple[int, ...], classifier: OpenSet, distinct: frozenset[tuple[int, int]]
+    ids: tuple[int, ...], regions: CategoryRegions, distinct: frozenset[tuple[int, int]]
 ) -> tuple[tuple[int, int, float], ...]:
     """Find pairs, except `distinct` ones, that are within their mean radius and much nearer than most pairs."""
-    if len(ids) < 2 or not bool(classifier.radii.isfinite().all()):
+    radii = regions.radii
+    if len(ids) < 2 or not np.isfinite(radii).all():
         return ()
-    distances = torch.cdist(classifier.centroids, classifier.centroids)
-    apart = distances / ((classifier.radii[:, None] + classifier.radii) / 2)
-    upper = torch.triu(torch.ones_like(apart, dtype=torch.bool), diagonal=1)
-    limit = 0.6 * float(apart[upper].median())
-    pairs = ((apart < min(limit, 1.0)) & upper).nonzero().tolist()
+    centroids = regions.centroids.astype(np.float64)
+    apart = np.sqrt(_squared_distances(centroids, centroids)) / ((radii[:, None] + radii) / 2)
+    upper = np.triu(np.ones_like(apart, dtype=np.bool_), k=1)
+    limit = 0.6 * float(np.quantile(apart[upper], 0.5, method="lower"))
+    pairs = np.argwhere((apart < min(limit, 1.0)) & upper).tolist()
     found = [(ids[a], ids[b], float(apart[a, b])) for a, b in pairs]
     found = [pair for pair in found if pair[:2] not in distinct]
     return tuple(sorted(found, key=lambda pair: pair[2]))
@@ -169,6 +177,8 @@ def halves(knowledge: Knowledge, id: int) -> np.ndarray:
 
     The half with more labelled images stays; without labels the larger one does.
     """
+    from sklearn.cluster import KMeans  # takes long to import, and `camp status` needs no clustering
+
     rows = knowledge.rows_of(id)
     title = knowledge.category(id).title
     if len(rows) < 2:

@@ -6,7 +6,6 @@ from typing import Literal
 
 from pydantic import BaseModel, ConfigDict, Field
 
-from camp.app.workspace.category_ids import Link
 from camp.app.workspace.knowledge import category_title, count
 from camp.core.progress import format_duration
 from camp.core.provenance import Provenance
@@ -32,6 +31,16 @@ class CategoryReport(ReportModel):
     n_images: int = Field(validation_alias="pictures", serialization_alias="pictures")
     n_labelled: int = Field(default=0, validation_alias="labelled", serialization_alias="labelled")
     kind: Literal["known", "returned", "discovered"]
+
+
+@dataclass(frozen=True)
+class Link:
+    """A label that turned out to be the name of a category discovered earlier."""
+
+    id: int
+    name: str
+    agree: float
+    """Share of the labelled images that are recognised as the category."""
 
 
 @dataclass(frozen=True)

@@ -3,7 +3,6 @@
 from camp.app.workspace.history import standing
 from camp.app.workspace.knowledge import CLUSTERED, Knowledge, count
 from camp.app.workspace.overview import needs, overview
-from camp.app.workspace.proposals import proposals
 from camp.app.workspace.workspace import Workspace
 from camp.core.types import FALSE_ALARMS
 
@@ -64,6 +63,8 @@ def _kept(knowledge: Knowledge) -> list[str]:
     """Say how many unknown pictures are kept, and how many categories they propose."""
     lines, pending = [], len(knowledge.pending())
     if pending:
+        from camp.app.workspace.proposals import proposals  # imports torch and scikit-learn
+
         proposed = len(proposals(knowledge))
         lines.append(
             f"{count(pending, 'unknown picture')} {'is' if pending == 1 else 'are'} kept; "

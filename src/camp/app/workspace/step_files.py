@@ -12,15 +12,13 @@ import shutil
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import numpy as np
 from pydantic import BaseModel, TypeAdapter, ValidationError
 from safetensors import SafetensorError
 from safetensors.numpy import load_file
 from safetensors.numpy import save as save_arrays
-from safetensors.torch import load_file as load_tensors
-from safetensors.torch import save as save_tensors
-from torch import Tensor
 
 from camp.app.workspace.knowledge import DISCARDED, Category, Images, Knowledge
 from camp.app.workspace.report import BatchReport
@@ -29,6 +27,9 @@ from camp.core.errors import CampError
 from camp.core.files import file_checksum, make_folder, read_json, replace_folder
 from camp.discovery.calibration import Calibration
 from camp.discovery.class_metric import ClassMetric
+
+if TYPE_CHECKING:
+    from torch import Tensor
 
 _COLUMNS = {name: name for name in ("digests", "steps", "category", "points", "positions")}
 _COLUMNS["told"] = "source"
@@ -46,7 +47,7 @@ class Step:
     """The result of a learning step."""
 
     knowledge: Knowledge
-    tip: Mapping[str, Tensor]
+    tip: "Mapping[str, Tensor]"
     """Weights of the trained tip."""
     report: BatchReport
     unreadable: Mapping[str, str] = field(default_factory=dict)
@@ -128,14 +129,17 @@ def new_step(folder: Path) -> Iterator[Path]:
 
 def save_step(folder: Path, step: Step) -> None:
     """Write the knowledge after the step, the tip, the report, and texts for a person."""
+    from safetensors.torch import save as save_tensors
+
     knowledge, images = step.knowledge, step.knowledge.images
     with (folder / "features.npy").open("wb") as file:
         np.save(file, images.features, allow_pickle=False)
     columns = {key: np.ascontiguousarray(getattr(images, name)) for key, name in _COLUMNS.items()}
     _write(folder / "pictures.safetensors", save_arrays(columns))
-    for name, tensors in (("tip", step.tip), ("metric", knowledge.metric.state())):
-        contiguous = {key: t.detach().cpu().contiguous() for key, t in tensors.items()}
-        _write(folder / f"{name}.safetensors", save_tensors(contiguous))
+    metric = {key: np.ascontiguousarray(array) for key, array in knowledge.metric.state().items()}
+    _write(folder / "metric.safetensors", save_arrays(metric))
+    tip = {key: tensor.detach().cpu().contiguous() for key, tensor in step.tip.items()}
+    _write(folder / "tip.safetensors", save_tensors(tip))
     _write(folder / "files.json", _json(images.files))
     about = {
         "step": knowledge.step,
@@ -168,7 +172,7 @@ def load_step(folder: Path, verifier: FileVerifier | None = None) -> Knowledge:
                 features=np.load(folder / "features.npy", mmap_mode="r", allow_pickle=False),
                 **{name: columns[key] for key, name in _COLUMNS.items()},
             ),
-            metric=ClassMetric.from_state(load_tensors(folder / "metric.safetensors")),
+            metric=ClassMetric.from_state(load_file(folder / "metric.safetensors")),
             calibration=about.sure,
             distinct=frozenset(about.apart),
             rejected=frozenset(about.rejected),
@@ -190,8 +194,10 @@ def _check_references(knowledge: Knowledge) -> None:
         raise ValueError("a picture does not exist")
 
 
-def load_tip(folder: Path, verifier: FileVerifier | None = None) -> dict[str, Tensor]:
+def load_tip(folder: Path, verifier: FileVerifier | None = None) -> "dict[str, Tensor]":
     """Read the weights of the tip after the step."""
+    from safetensors.torch import load_file as load_tensors
+
     with _damage(folder):
         verified = (verifier or FileVerifier()).verify(folder, "tip.safetensors")
         tip = load_tensors(folder / "tip.safetensors")
@@ -236,7 +242,7 @@ def _check_finite(knowledge: Knowledge) -> None:
         for start in range(0, len(values), _BLOCK):
             if not np.isfinite(values[start : start + _BLOCK]).all():
                 raise ValueError(f"{name} holds numbers that are not finite")
-    if not all(tensor.isfinite().all() for tensor in knowledge.metric.state().values()):
+    if not all(np.isfinite(array).all() for array in knowledge.metric.state().values()):
         raise ValueError("metric.safetensors holds numbers that are not finite")
 
 

@@ -21,10 +21,9 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Self
+from typing import TYPE_CHECKING, Self
 
 from filelock import FileLock, Timeout
-from torch import Tensor
 
 from camp.app.workspace import step_files
 from camp.app.workspace.events import Event, Learned
@@ -48,6 +47,9 @@ from camp.core.progress import Progress
 from camp.core.settings import with_json
 from camp.core.version import __version__
 from camp.nn.backbones.settings import BackboneSettings
+
+if TYPE_CHECKING:
+    from torch import Tensor
 
 FORMAT = 1
 LOCK = ".lock"
@@ -120,7 +122,7 @@ class Storage(ABC):
         """Return the knowledge after the last learning step."""
 
     @abstractmethod
-    def tip(self, step: int) -> Mapping[str, Tensor]:
+    def tip(self, step: int) -> "Mapping[str, Tensor]":
         """Return the weights of the tip after the last learning step."""
 
     @abstractmethod
@@ -316,7 +318,7 @@ class FolderStorage(Storage):
         """Read the knowledge after a step; the features stay on disk until they are used."""
         return step_files.load_step(self.step_folder(step), self._verifier)
 
-    def tip(self, step: int) -> dict[str, Tensor]:
+    def tip(self, step: int) -> "dict[str, Tensor]":
         """Read the weights of the tip after a step."""
         return step_files.load_tip(self.step_folder(step), self._verifier)
 
@@ -335,7 +337,7 @@ class FolderStorage(Storage):
 
     def kept(self, step: int) -> KeptImages:
         """Read the kept unknown images."""
-        if not self.unknown.is_dir():
+        if not any(self.unknown.glob("*.safetensors")):
             return KeptImages.empty()
         return read_kept(self.unknown, tip_fingerprint(self.tip(step)))
 
@@ -443,7 +445,7 @@ class MemoryStorage(Storage):
         assert self._last is not None
         return dataclasses.replace(self._last.knowledge)
 
-    def tip(self, step: int) -> Mapping[str, Tensor]:
+    def tip(self, step: int) -> "Mapping[str, Tensor]":
         """Return the weights of the tip after the last step."""
         assert self._last is not None
         return self._last.tip

@@ -4,19 +4,21 @@ import contextlib
 import io
 from collections.abc import Iterator, Sequence
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import numpy as np
 from PIL import Image
 
-from camp.app.workspace.learning import LearnedBatch
 from camp.app.workspace.overview import most_doubtful, most_typical
 from camp.app.workspace.storage import Storage
 from camp.core.files import atomic_write, sync_folder
 from camp.core.parallel import threaded_map
 from camp.core.progress import Progress
-from camp.data.bank.bank import image_digest
 from camp.data.datasets.base import Reader
-from camp.data.images import UnreadableImageError
+from camp.data.images import UnreadableImageError, image_digest
+
+if TYPE_CHECKING:
+    from camp.app.workspace.learning import LearnedBatch
 
 SIDE = 144
 """Number of pixels of the longer side."""
@@ -62,7 +64,7 @@ class ThumbnailReader:
 
 @contextlib.contextmanager
 def new_thumbnails(
-    storage: Storage, learned: LearnedBatch, reader: ThumbnailReader, progress: Progress
+    storage: Storage, learned: "LearnedBatch", reader: ThumbnailReader, progress: Progress
 ) -> Iterator[None]:
     """Write thumbnails of the batch's representatives; new files are removed unless the block stores the batch."""
     images, written = learned.step.knowledge.images, list[Path]()
@@ -100,7 +102,7 @@ def _keeps_thumbnails(storage: Storage) -> bool:
     return bool(storage.settings.thumbnails) and storage.thumbnail(bytes(16)) is not None
 
 
-def _representative_rows(learned: LearnedBatch, count: int) -> list[int]:
+def _representative_rows(learned: "LearnedBatch", count: int) -> list[int]:
     """Return rows of at most `count` images of each category of the batch."""
     knowledge, seen = learned.step.knowledge, learned.overview
     mine = knowledge.images.steps == knowledge.step

@@ -3,7 +3,7 @@
 import copy
 import dataclasses
 from pathlib import Path
-from typing import Self, TypeVar
+from typing import TYPE_CHECKING, Self, TypeVar
 
 from camp.app.workspace.decisions import Accepted, Decision
 from camp.app.workspace.events import Event, Learned, Undone
@@ -15,7 +15,9 @@ from camp.app.workspace.storage import FolderStorage, MemoryStorage, Storage, Wo
 from camp.core.errors import CampError
 from camp.core.seeds import generator
 from camp.nn.backbones import make_backbone
-from camp.nn.backbones.base import Backbone
+
+if TYPE_CHECKING:
+    from camp.nn.backbones.base import Backbone
 
 AnyEvent = TypeVar("AnyEvent", bound=Event)
 
@@ -94,7 +96,7 @@ class Workspace:
         """Return knowledge with the unknown images that are kept now; processes keep them without an event."""
         return dataclasses.replace(knowledge, kept=self.storage.kept(knowledge.step))
 
-    def backbone(self) -> Backbone:
+    def backbone(self) -> "Backbone":
         """Return the backbone with a copy of the tip of the last learning step.
 
         The trunk is loaded once. Weights of another trunk than the tip was trained on are refused.

@@ -10,11 +10,11 @@ from pydantic import BaseModel, Field
 from torch import Tensor
 
 from camp.bench.evaluation.accuracy import AccuracyRow, accuracy_row
-from camp.bench.evaluation.class_groups import PROTOCOLS, Classes, Protocol, Vectors
+from camp.bench.evaluation.class_groups import NO_CLASS, PROTOCOLS, Classes, Protocol, Vectors
 from camp.bench.evaluation.confusion import TaskConfusion, split_confusion
 from camp.bench.evaluation.drift import DriftMeasurement, centroid_drift
 from camp.bench.evaluation.feature_map import FeatureMap, feature_map
-from camp.bench.evaluation.matching import NO_CLASS, match_discovered, match_on_test, match_task
+from camp.bench.evaluation.matching import match_discovered, match_on_test, match_task
 from camp.bench.evaluation.summary import Summary, summarise
 from camp.bench.evaluation.upper_bound import nearest_mean, true_means
 from camp.core import distributed

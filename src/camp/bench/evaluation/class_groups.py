@@ -16,6 +16,8 @@ PROTOCOLS: tuple[Protocol, ...] = get_args(Protocol)
 
 Classes = npt.NDArray[np.int64]
 Vectors = npt.NDArray[np.floating]
+NO_CLASS = -1
+"""Class of a discovered category that matches none."""
 T = TypeVar("T")
 
 

@@ -2,17 +2,17 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Annotated, Literal
+from typing import TYPE_CHECKING, Annotated, Literal
 
 import numpy as np
 import numpy.typing as npt
 from pydantic import Strict
-from scipy.linalg import eigh
 
-from camp.bench.evaluation.class_groups import Record, Vectors
-from camp.bench.evaluation.matching import NO_CLASS
-from camp.data.tasks import TaskTruth
-from camp.methods.base import Method
+from camp.bench.evaluation.class_groups import NO_CLASS, Record, Vectors
+
+if TYPE_CHECKING:
+    from camp.data.tasks import TaskTruth
+    from camp.methods.base import Method
 
 Kind = Literal["known", "novel"]
 
@@ -66,6 +66,8 @@ def fit_plane(features: Vectors) -> Plane:
     >>> plane.project(np.array([[0.5, 2.0]]))
     array([[2. , 0.5]])
     """
+    from scipy.linalg import eigh  # reports read maps without it
+
     features = np.asarray(features, dtype=np.float64)
     mean, size = features.mean(axis=0), features.shape[1]
     covariance = (features - mean).T @ (features - mean)
@@ -77,8 +79,8 @@ def fit_plane(features: Vectors) -> Plane:
 
 
 def feature_map(
-    method: Method,
-    truths: Sequence[TaskTruth],
+    method: "Method",
+    truths: "Sequence[TaskTruth]",
     test: Sequence[Vectors],
     class_of_category: Sequence[int],
     means: dict[int, Vectors],

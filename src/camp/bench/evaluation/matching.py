@@ -7,9 +7,7 @@ import numpy as np
 from scipy.optimize import linear_sum_assignment
 from scipy.spatial.distance import cdist
 
-from camp.bench.evaluation.class_groups import Classes, Vectors
-
-NO_CLASS = -1
+from camp.bench.evaluation.class_groups import NO_CLASS, Classes, Vectors
 
 
 def match_discovered(centroids: Vectors, means: Vectors, classes: Classes) -> Classes:

@@ -2,7 +2,8 @@
 
 from collections.abc import Iterator, Sequence
 
-from camp.bench.executors.base import Job, JobResult, run_job
+from camp.bench.executors.base import Job, JobResult
+from camp.bench.executors.job import run_job
 from camp.bench.settings import RunSettings
 from camp.core.progress import Progress
 

@@ -11,7 +11,8 @@ from collections.abc import Iterator, Sequence
 from multiprocessing.connection import Connection, wait
 from multiprocessing.context import SpawnProcess
 
-from camp.bench.executors.base import Job, JobResult, run_logged_job
+from camp.bench.executors.base import Job, JobResult
+from camp.bench.executors.job import run_logged_job
 from camp.bench.experiment import Experiment
 from camp.bench.settings import RunSettings
 from camp.core.machine import available_cores

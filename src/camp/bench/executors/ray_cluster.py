@@ -19,7 +19,8 @@ from typing import Any
 
 import torch
 
-from camp.bench.executors.base import Job, JobResult, run_logged_job
+from camp.bench.executors.base import Job, JobResult
+from camp.bench.executors.job import run_logged_job
 from camp.bench.experiment import BlockMaker, Experiment
 from camp.bench.settings import RunSettings, from_dict, to_dict
 from camp.core.files import write_text

@@ -7,23 +7,18 @@
 The runs agree in data, backbone and views, so the first one fills the view bank and the others find it full.
 """
 
-import contextlib
 from collections.abc import Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from pydantic import BaseModel
 
-from camp.bench.executors.in_process import InProcessExecutor
-from camp.bench.experiment import Experiment
-from camp.bench.run_folder import FORMER_STUDY_FILE, STUDY_FILE, RunFolder
+from camp.bench.run_folder import FORMER_STUDY_FILE, STUDY_FILE
 from camp.bench.settings import DataSettings, from_dict, option_names
-from camp.bench.studies.runner import MethodStore, StudyOutcome, run_study
 from camp.bench.studies.study import Options, Study, grid
-from camp.core import distributed
 from camp.core.errors import CampError
 from camp.core.files import read_json
-from camp.core.progress import Progress
 from camp.core.settings import Settings, as_flag, options_of, with_options
 from camp.data.view_settings import ViewSettings
 from camp.nn.backbones.settings import BackboneSettings
@@ -41,6 +36,21 @@ class _ComparisonFile(BaseModel):
 
     runs: list[_ComparisonRun]
     base: dict[str, Any]
+
+
+@dataclass(frozen=True)
+class StoredComparison:
+    """What study.json says about a comparison."""
+
+    rows: list[dict[str, Any]]
+    base: dict[str, Any]
+    """Options that all methods share."""
+    seeds: list[int]
+    command: str
+
+    def study(self) -> Study:
+        """Return the study."""
+        return _study(self.rows, self.base, self.seeds)
 
 
 def comparison(methods: Sequence[str], options: Options) -> Study:
@@ -69,37 +79,12 @@ def methods_without(study: Study) -> list[str]:
     return lines
 
 
-def start_comparison(study: Study, folder: Path, progress: Progress, command: str = "") -> StudyOutcome:
-    """Run every method of a comparison in the new folder `folder`."""
-    store = MethodStore(folder, command)
-    with distributed.process_group(), contextlib.ExitStack() as held:
-        with distributed.synchronized_errors():
-            if distributed.is_main_process():
-                for path in (folder, *(job.folder for job in store.jobs(study))):
-                    RunFolder(path).check_free()
-            # A mistake in the data or the backbone concerns all methods, and shows before there is a folder.
-            Experiment.prepare(store.jobs(study)[0].settings)
-            if distributed.is_main_process():
-                held.enter_context(RunFolder(folder).locked())
-        return run_study(study, store, InProcessExecutor(progress), progress)
-
-
-def resume_comparison(folder: Path, progress: Progress) -> StudyOutcome:
-    """Continue a comparison: start runs that are missing and continue those that are not finished."""
-    with distributed.process_group(), contextlib.ExitStack() as held:
-        distributed.on_main_process(lambda: held.enter_context(RunFolder(folder).locked()))
-        values = distributed.on_main_process(lambda: _read(folder))
-        study = _study(values["rows"], values["base"], values["seeds"])
-        store = MethodStore(folder, values["command"])
-        return run_study(study, store, InProcessExecutor(progress), progress)
-
-
 def _study(rows: Sequence[Options], base: Options, seeds: Sequence[int]) -> Study:
     return Study("comparison", "Comparison of methods", tuple(rows), "table", base=base, seeds=tuple(seeds))
 
 
-def _read(folder: Path) -> dict[str, Any]:
-    """Read rows, shared options, seeds and command of a comparison, of earlier versions too."""
+def read_comparison(folder: Path) -> StoredComparison:
+    """Read the comparison in `folder`, of earlier versions too."""
     former = not (folder / STUDY_FILE).exists()
     path = folder / (FORMER_STUDY_FILE if former else STUDY_FILE)
     values = read_json(path)
@@ -111,8 +96,7 @@ def _read(folder: Path) -> dict[str, Any]:
             runs = [from_dict(settings) for settings in values["methods"].values()]
             rows = [{name: option.default for name, option in options_of(run).items()} for run in runs]
             seeds, base = [row.pop("seed") for row in rows], {}
-        command = str(values["command"])
-        return {"rows": rows, "base": base, "seeds": list(dict.fromkeys(seeds)), "command": command}
+        return StoredComparison(rows, base, list(dict.fromkeys(seeds)), str(values["command"]))
     except CampError as error:
         raise CampError(
             f"{path} was written by another version of camp: {str(error).rstrip('.')}; compare the methods "

@@ -17,17 +17,12 @@ import torch
 
 from camp.core.errors import CampError
 from camp.core.files import expand_user, read_json, write_json
-from camp.data.bank.store import DIGEST_BYTES, Column, Store
+from camp.data.bank.store import Column, Store
 from camp.data.view_settings import Augmentation, ViewSettings
 from camp.data.views import Batch, Encoder, Field
 
 REFERENCE_MEAN, REFERENCE_STD = (0.4914, 0.4822, 0.4465), (0.2023, 0.1994, 0.2010)
 """Pixel statistics of CIFAR-10, which the authors' code uses for every data set."""
-
-
-def image_digest(data: bytes) -> bytes:
-    """Return the digest that identifies an image by its bytes."""
-    return hashlib.blake2b(data, digest_size=DIGEST_BYTES).digest()
 
 
 @dataclass(frozen=True)

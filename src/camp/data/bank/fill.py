@@ -20,10 +20,10 @@ from camp.core.parallel import threaded_map
 from camp.core.progress import Progress
 from camp.core.seeds import seed_of
 from camp.data.augmentations import augment_images, normalise_, to_unit
-from camp.data.bank.bank import Bank, BankSpec, image_digest
+from camp.data.bank.bank import Bank, BankSpec
 from camp.data.bank.pipeline import TRUNK_BATCH, decode_resized, read_image, run_trunk
 from camp.data.datasets.base import Reader
-from camp.data.images import UnreadableImageError
+from camp.data.images import UnreadableImageError, image_digest
 from camp.data.views import Batch, Encoder
 
 _VIEWS_PER_BLOCK = 3 * TRUNK_BATCH

@@ -22,8 +22,8 @@ from torch import Tensor
 
 from camp.core.errors import CampError
 from camp.core.files import atomic_write, checksum, make_folder, read_json, sync_file, sync_folder, write_json
+from camp.data.images import DIGEST_BYTES
 
-DIGEST_BYTES = 16
 _REMOVED = b"\xff" * DIGEST_BYTES
 """Digest of a removed record."""
 _ENTRY = np.dtype([("digest", "u1", DIGEST_BYTES), ("crc", "<u4")])

@@ -10,7 +10,7 @@ from torch import Tensor
 from camp.data.augmentations import augment_images, augment_vectors, normalise_, to_unit
 from camp.data.bank.bank import Bank
 from camp.data.bank.pipeline import run_trunk
-from camp.data.bank.store import DIGEST_BYTES
+from camp.data.images import DIGEST_BYTES
 from camp.data.view_settings import Augmentation
 from camp.data.views import Batch, Encoder
 

@@ -12,7 +12,7 @@ crop (others), and a flip. PyCIL changes the brightness as well.
 
 from abc import abstractmethod
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from typing import Protocol
 
 import torch
@@ -27,7 +27,7 @@ from camp.data.tasks import Task
 from camp.data.views import Batch, Views
 from camp.methods.base import BuildContext
 from camp.methods.components import Callback, Memory, TaskRun
-from camp.methods.settings import IncrementalTraining, MethodSettings
+from camp.methods.settings import IncrementalTraining
 from camp.methods.tip_method import TipMethod
 from camp.methods.trainer import (
     FORWARD_BATCH,
@@ -40,35 +40,6 @@ from camp.methods.trainer import (
 )
 from camp.nn.backbones.base import Backbone
 from camp.nn.init import init_default_
-
-FACIL = IncrementalTraining(
-    epochs=200,
-    batch_size=64,
-    optimizer="sgd",
-    learning_rate=0.1,
-    momentum=0.0,
-    clip=10_000.0,
-    schedule="plateau",
-    lr_factor=3.0,
-)
-"""Training with the defaults of FACIL (Masana et al., TPAMI 2022), mmasana/FACIL, main_incremental.py."""
-PYCIL = IncrementalTraining(
-    epochs=101,
-    batch_size=64,
-    optimizer="adam",
-    learning_rate=1e-3,
-    clip=None,
-    weight_decay=2e-4,
-    schedule="step",
-)
-"""Training of PASS and IL2A in PyCIL (Zhou et al., SCIS 2023), G-U-N/PyCIL, exps/pass.json and exps/il2a.json."""
-
-
-@dataclass(frozen=True)
-class IncrementalSettings(MethodSettings):
-    """Settings that all methods of class-incremental learning share."""
-
-    training: IncrementalTraining = field(default_factory=lambda: FACIL)
 
 
 @dataclass(frozen=True)

@@ -12,28 +12,12 @@ the same strength is lambda = 5000 / 64 here. FACIL also uses the predicted clas
 is the label, the empirical Fisher information.
 """
 
-from dataclasses import dataclass
-
 from camp.methods.base import BuildContext
-from camp.methods.cil.base import IncrementalMethod, IncrementalSettings
+from camp.methods.cil.base import IncrementalMethod
 from camp.methods.cil.fine_tune import FineTuneObjective
+from camp.methods.cil.settings import EwcSettings
 from camp.methods.consolidation import Classifier, ElasticWeightConsolidation
-from camp.methods.settings import check_not_negative, check_share
 from camp.methods.trainer import Objective
-
-
-@dataclass(frozen=True)
-class EwcSettings(IncrementalSettings):
-    """Fine-tune with elastic weight consolidation."""
-
-    ewc: float = 78.0
-    """lambda, the weight of the penalty on moving important parameters (FACIL's 5000, see `cil/ewc.py`)."""
-    fisher_kept: float = 0.5
-    """a, the weight of earlier tasks in the Fisher information, from 0 to 1."""
-
-    def __post_init__(self) -> None:
-        check_share("fisher_kept", self.fisher_kept)
-        check_not_negative("ewc, the weight of the penalty,", self.ewc)
 
 
 def _classifier(objective: Objective) -> tuple[Classifier, int]:

@@ -15,8 +15,6 @@ are AutoAugment and Cutout. Training has PyCIL's defaults (exps/fetril.json); th
 learning rate instead of 0.
 """
 
-from dataclasses import dataclass, field
-
 import torch
 import torch.nn.functional as F
 from sklearn.svm import LinearSVC
@@ -24,27 +22,11 @@ from torch import Tensor
 
 from camp.core.progress import Progress
 from camp.methods.base import BuildContext
-from camp.methods.cil.base import IncrementalMethod, IncrementalSettings
+from camp.methods.cil.base import IncrementalMethod
 from camp.methods.cil.fine_tune import FineTuneObjective
+from camp.methods.cil.settings import FetrilSettings
 from camp.methods.components import TaskRun
-from camp.methods.settings import IncrementalTraining, check_positive
 from camp.methods.trainer import clean_features
-
-
-@dataclass(frozen=True)
-class FetrilSettings(IncrementalSettings):
-    """Training of the first task, and the support vector classifier."""
-
-    svc: float = 1.0
-    """C, the regularisation parameter of the support vector classifier; smaller values regularise more."""
-    training: IncrementalTraining = field(
-        default_factory=lambda: IncrementalTraining(
-            epochs=200, optimizer="sgd", learning_rate=0.1, clip=None, weight_decay=5e-4, warmup_steps=0
-        )
-    )
-
-    def __post_init__(self) -> None:
-        check_positive("svc, the weight of errors,", self.svc)
 
 
 class FetrilObjective(FineTuneObjective):

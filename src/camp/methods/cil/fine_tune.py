@@ -8,7 +8,8 @@ Nothing is done against forgetting: the lower bound of every table.
 from torch import Tensor
 
 from camp.methods.base import BuildContext
-from camp.methods.cil.base import IncrementalMethod, IncrementalObjective, IncrementalSettings
+from camp.methods.cil.base import IncrementalMethod, IncrementalObjective
+from camp.methods.cil.settings import IncrementalSettings
 from camp.methods.trainer import Plan
 
 

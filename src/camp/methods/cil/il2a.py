@@ -18,24 +18,16 @@ mode, so that L_F also measures how far the statistics of a batch are from the r
 most of it. Here both networks normalise by the statistics of the batch (`--norms own` is theirs).
 """
 
-from dataclasses import dataclass
-from typing import Literal
-
 import numpy as np
 import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from camp.core.errors import CampError
 from camp.data.views import Batch, Views
 from camp.methods.base import BuildContext
 from camp.methods.cil.base import IncrementalMethod
-from camp.methods.cil.prototypes import (
-    NormMode,
-    PrototypeObjective,
-    PrototypeSettings,
-    prototype_replay,
-)
+from camp.methods.cil.prototypes import NormMode, PrototypeObjective, prototype_replay
+from camp.methods.cil.settings import Il2aSettings
 from camp.methods.trainer import Plan
 from camp.nn.losses import semantic_augmentation
 
@@ -43,25 +35,6 @@ _BETA = 20.0
 """Both parameters of the beta distribution of l."""
 _EVEN = 0.1
 """Greatest distance of l from 1/2."""
-
-
-@dataclass(frozen=True)
-class Il2aSettings(PrototypeSettings):
-    """IL2A with the hyperparameters of its authors."""
-
-    mixtures: int = 4
-    """Number of mixtures of each image in a step."""
-    semantic_strength: float = 2.5
-    """lambda, the factor of the covariances in the semantic augmentation."""
-    norms: Literal["own", "shared", "frozen"] = "shared"
-    """Statistics of batch norms from the second task on: `own` is the batch for the network in training and the running
-    ones for the old network, as in the authors' code; `shared` the batch for both; `frozen` those of the first task for
-    both."""
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        if self.mixtures < 1 or not self.semantic_strength >= 0:
-            raise CampError("IL2A needs at least one mixture of each image, and a strength of at least 0.")
 
 
 class Il2aObjective(PrototypeObjective):

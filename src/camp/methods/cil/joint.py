@@ -12,7 +12,8 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from camp.methods.base import BuildContext
-from camp.methods.cil.base import IncrementalMethod, IncrementalObjective, IncrementalSettings
+from camp.methods.cil.base import IncrementalMethod, IncrementalObjective
+from camp.methods.cil.settings import IncrementalSettings
 from camp.methods.trainer import Plan
 
 

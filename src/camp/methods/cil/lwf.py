@@ -8,31 +8,15 @@ classes are frozen: the gradient of L_KD reaches the network alone. FACIL adds 1
 where p_k is that small only.
 """
 
-from dataclasses import dataclass
-
 import torch
 import torch.nn.functional as F
 from torch import Tensor
 
 from camp.methods.base import BuildContext
-from camp.methods.cil.base import ClassRange, IncrementalMethod, IncrementalObjective, IncrementalSettings
-from camp.methods.settings import check_not_negative, check_positive
+from camp.methods.cil.base import ClassRange, IncrementalMethod, IncrementalObjective
+from camp.methods.cil.settings import LwfSettings
 from camp.methods.trainer import Plan
 from camp.nn.losses import logit_distillation
-
-
-@dataclass(frozen=True)
-class LwfSettings(IncrementalSettings):
-    """Fine-tune with distillation of predictions."""
-
-    lwf: float = 1.0
-    """lambda, the weight of distillation."""
-    temperature: float = 2.0
-    """Temperature of distillation."""
-
-    def __post_init__(self) -> None:
-        check_positive("temperature", self.temperature)
-        check_not_negative("lwf, the weight of distillation,", self.lwf)
 
 
 class LwfObjective(IncrementalObjective):

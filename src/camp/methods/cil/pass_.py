@@ -15,8 +15,6 @@ r is measured in the first task, where PyCIL measures it again after each. Both 
 batch, which grows with the root of its size; so does this module, to keep the meaning of lambda_f.
 """
 
-from dataclasses import dataclass
-
 import torch
 import torch.nn.functional as F
 from torch import Tensor
@@ -25,13 +23,9 @@ from camp.data.rotation import TURNS, quarter_turns
 from camp.data.views import Batch, Views
 from camp.methods.base import BuildContext
 from camp.methods.cil.base import IncrementalMethod
-from camp.methods.cil.prototypes import PrototypeObjective, PrototypeSettings, prototype_replay
+from camp.methods.cil.prototypes import PrototypeObjective, prototype_replay
+from camp.methods.cil.settings import PassSettings
 from camp.methods.trainer import Plan
-
-
-@dataclass(frozen=True)
-class PassSettings(PrototypeSettings):
-    """PASS with the hyperparameters of PyCIL."""
 
 
 class PassObjective(PrototypeObjective):

@@ -5,7 +5,7 @@ keeps the features where the prototypes are.
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from typing import Literal
 
 import torch
@@ -14,36 +14,11 @@ from torch.utils.hooks import RemovableHandle
 
 from camp.core.progress import Progress
 from camp.methods.base import BuildContext
-from camp.methods.cil.base import (
-    PYCIL,
-    ClassRange,
-    IncrementalMethod,
-    IncrementalObjective,
-    IncrementalSettings,
-    check_pixels,
-)
+from camp.methods.cil.base import ClassRange, IncrementalMethod, IncrementalObjective, check_pixels
+from camp.methods.cil.settings import PrototypeSettings
 from camp.methods.components import Callback, TaskRun
-from camp.methods.settings import IncrementalTraining, check_not_negative, check_positive
 from camp.methods.trainer import clean_features
 from camp.nn.backbones.batch_norm import freeze_statistics, use_batch_statistics
-
-
-@dataclass(frozen=True)
-class PrototypeSettings(IncrementalSettings):
-    """Settings of the methods that replay prototypes; the defaults are those of PASS and IL2A."""
-
-    temperature: float = 0.1
-    """Temperature of the logits in training."""
-    feature_weight: float = 10.0
-    """lambda_f, the weight of feature distillation."""
-    prototype_weight: float = 10.0
-    """lambda_p, the weight of the loss of old prototypes."""
-    training: IncrementalTraining = field(default_factory=lambda: PYCIL)
-
-    def __post_init__(self) -> None:
-        check_positive("temperature", self.temperature)
-        check_not_negative("feature_weight", self.feature_weight)
-        check_not_negative("prototype_weight", self.prototype_weight)
 
 
 @dataclass(frozen=True)

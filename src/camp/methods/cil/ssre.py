@@ -23,31 +23,18 @@ which its code applies in the second task alone (it compares the index of the ta
 code nowhere. The authors' later tasks have 60 epochs at a learning rate of 2e-4.
 """
 
-from dataclasses import dataclass, field, replace
-
 import torch
 import torch.nn.functional as F
 from torch import Tensor
 
 from camp.core.progress import Progress
 from camp.methods.base import BuildContext
-from camp.methods.cil.base import PYCIL, IncrementalMethod
-from camp.methods.cil.prototypes import PrototypeObjective, PrototypeSettings, prototype_replay
+from camp.methods.cil.base import IncrementalMethod
+from camp.methods.cil.prototypes import PrototypeObjective, prototype_replay
+from camp.methods.cil.settings import SsreSettings
 from camp.methods.components import Callback, TaskRun
-from camp.methods.settings import IncrementalTraining
 from camp.methods.trainer import Plan
 from camp.nn.backbones.side_branches import SideBranches
-
-
-@dataclass(frozen=True)
-class SsreSettings(PrototypeSettings):
-    """SSRE with the hyperparameters of its authors."""
-
-    feature_weight: float = 1.0
-    """lambda_f, the weight of feature distillation, which is a sum over the images of a step."""
-    training: IncrementalTraining = field(
-        default_factory=lambda: replace(PYCIL, batch_size=128, weight_decay=5e-4)
-    )
 
 
 class SsreObjective(PrototypeObjective):

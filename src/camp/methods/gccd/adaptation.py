@@ -10,7 +10,9 @@ from camp.core.progress import Progress
 from camp.core.seeds import generator
 from camp.methods.components import TaskRun
 from camp.methods.trainer import gathered
-from camp.nn.adapters import Adapter, AdapterSettings, fit_adapter
+from camp.nn.adapters.registry import fit_adapter
+from camp.nn.adapters.settings import AdapterSettings
+from camp.nn.adapters.solvers import Adapter
 
 _PAIR_BYTES = 2**30
 """Greatest size of the features that an adapter learns from."""

@@ -17,69 +17,16 @@ from dataclasses import dataclass, replace
 
 from torch import Tensor
 
-from camp.core.errors import CampError
 from camp.core.progress import Progress
 from camp.discovery.camp_plus_discoverer import CampPlusDiscoverer
 from camp.discovery.simulated_novelty import ParameterGrid
 from camp.methods.base import BuildContext
 from camp.methods.components import TaskRun
 from camp.methods.gccd.adaptation import feature_pairs
-from camp.methods.gccd.camp import CampSettings, camp_parts
+from camp.methods.gccd.camp import camp_parts
 from camp.methods.gccd.centroid_method import CentroidMethod
-from camp.methods.settings import check_positive, check_share
+from camp.methods.gccd.settings import CampPlusSettings
 from camp.nn.adapters.solvers import least_squares
-
-
-@dataclass(frozen=True)
-class CampPlusSettings(CampSettings):
-    """CAMP+; the settings of training act with --train alone."""
-
-    train: bool = False
-    """Train the tip as CAMP does before categories are discovered."""
-    power_transform: bool = True
-    """Take signed square roots of the features; off for the ablation."""
-    shrinkage: float | None = None
-    """s, the weight of the identity in the covariance, from 0 to 1; by default selected by cross-validation."""
-    n_components: int | None = None
-    """d, the number of principal components that are clustered; by default selected by cross-validation."""
-    power: float | None = None
-    """t, the exponent of the densities of categories; by default selected by cross-validation."""
-    equal_widths: bool | None = None
-    """Whether the densities of categories of few and of many images are equally wide; by default selected by
-    cross-validation."""
-    size_prior: bool = True
-    """Predict the sizes of categories from those of the labelled classes; off for the ablation."""
-    returning: bool = True
-    """Recognise unlabelled images of earlier categories in streams where these return; off for the ablation."""
-    start_factor: int = 2
-    """Number of novel categories that the mixture starts with, relative to the number wanted."""
-
-    def after_training(self) -> tuple[str, ...] | None:
-        """Return None: training is not shared."""
-        return None
-
-    def grid(self) -> ParameterGrid:
-        """Return the values that parameters are selected from; those that were given are fixed."""
-        given = {name: getattr(self, name) for name in ("shrinkage", "n_components", "power", "equal_widths")}
-        selected = {name: (value,) for name, value in given.items() if value is not None}
-        return ParameterGrid(**selected, size_prior=self.size_prior, start_factor=self.start_factor)
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        for name in ("shrinkage", "power"):
-            if (value := getattr(self, name)) is not None:
-                check_positive(name, value)
-        check_share("shrinkage", self.shrinkage)
-        if self.exemplars and not self.train:
-            raise CampError("CAMP+ keeps no images unless it trains: add --train, or leave out --exemplars.")
-        if self.start_factor < 1:
-            raise CampError(
-                f"The mixture starts with at least the number wanted, not {self.start_factor} times it."
-            )
-        if self.n_components is not None and self.n_components < 1:
-            raise CampError(f"Clustering needs at least one component, not {self.n_components}.")
-        if self.adapter not in ("none", "linear"):
-            raise CampError(f"CAMP+ adapts its scatter by a linear map or not at all, not by {self.adapter}.")
 
 
 @dataclass(frozen=True)
@@ -105,7 +52,7 @@ def make_camp_plus(context: BuildContext, settings: CampPlusSettings) -> Centroi
     found = settings.discovery
     discoverer = CampPlusDiscoverer(
         context.backbone.dim,
-        settings.grid(),
+        _grid(settings),
         power_transform=settings.power_transform,
         n_init=found.n_init,
         max_iterations=found.max_iterations,
@@ -124,3 +71,10 @@ def make_camp_plus(context: BuildContext, settings: CampPlusSettings) -> Centroi
     if not settings.train:
         parts = replace(parts, objective=None, training=replace(settings.training, epochs=0))
     return CentroidMethod(context, parts)
+
+
+def _grid(settings: CampPlusSettings) -> ParameterGrid:
+    """Return the values that parameters are selected from; those that were given are fixed."""
+    given = {name: getattr(settings, name) for name in ("shrinkage", "n_components", "power", "equal_widths")}
+    selected = {name: (value,) for name, value in given.items() if value is not None}
+    return ParameterGrid(**selected, size_prior=settings.size_prior, start_factor=settings.start_factor)

@@ -4,18 +4,10 @@ Semi-supervised k-means in each task and the nearest centroid. The features do n
 are only confused with later ones: the baseline that training has to beat.
 """
 
-from dataclasses import dataclass, field
-
 from camp.methods.base import BuildContext
 from camp.methods.gccd.centroid_method import CentroidMethod, Composition
-from camp.methods.settings import Discovery, MethodSettings, Training
-
-
-@dataclass(frozen=True)
-class FrozenSettings(MethodSettings):
-    """Settings of discovery alone."""
-
-    discovery: Discovery = field(default_factory=Discovery)
+from camp.methods.gccd.settings import FrozenSettings
+from camp.methods.settings import Training
 
 
 def make_frozen(context: BuildContext, settings: FrozenSettings) -> CentroidMethod:

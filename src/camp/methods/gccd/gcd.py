@@ -6,22 +6,15 @@ with a projection head for each term, then semi-supervised k-means and the neare
 forgetting: the features change, and the centroids of earlier tasks stay where they were.
 """
 
-from dataclasses import dataclass
-
 import torch
 from torch import Tensor
 
 from camp.methods.base import BuildContext
 from camp.methods.gccd.centroid_method import CentroidMethod, Composition
+from camp.methods.gccd.settings import GcdSettings
 from camp.methods.heads import gcd_projector
-from camp.methods.settings import SupConSettings
 from camp.methods.two_views import TwoViewObjective, unlabelled
 from camp.nn.losses import balanced, simclr, supcon
-
-
-@dataclass(frozen=True)
-class GcdSettings(SupConSettings):
-    """GCD with the hyperparameters of the paper's code."""
 
 
 class GcdObjective(TwoViewObjective):

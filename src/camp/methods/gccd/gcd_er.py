@@ -4,24 +4,12 @@ Random labelled images of each known class are kept and added to the labelled ba
 continues to separate earlier classes. Nothing else is done against forgetting.
 """
 
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 from camp.methods.base import BuildContext
 from camp.methods.gccd.centroid_method import CentroidMethod
-from camp.methods.gccd.gcd import GcdSettings, gcd_parts
-from camp.methods.settings import check_exemplars
-
-
-@dataclass(frozen=True)
-class GcdErSettings(GcdSettings):
-    """GCD with an exemplar memory."""
-
-    exemplars: int = 20
-    """Number of labelled images of each known class that are kept for later tasks."""
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        check_exemplars(self.exemplars)
+from camp.methods.gccd.gcd import gcd_parts
+from camp.methods.gccd.settings import GcdErSettings
 
 
 def make_gcd_er(context: BuildContext, settings: GcdErSettings) -> CentroidMethod:

@@ -19,41 +19,18 @@ new one; the penalty is added 1.1 times; L_CE is on one weakly augmented view in
 and its script sets a learning rate of 0.1. Training here has the paper's learning rate of 0.001.
 """
 
-from dataclasses import dataclass
-
 import torch
 from torch import Tensor, nn
 
 from camp.methods.base import BuildContext
 from camp.methods.consolidation import Classifier, ElasticWeightConsolidation
 from camp.methods.gccd.centroid_method import CentroidMethod, Composition
+from camp.methods.gccd.settings import GcdEwcSettings
 from camp.methods.heads import gcd_projector
-from camp.methods.settings import ContrastiveSettings, check_not_negative
 from camp.methods.trainer import Objective
 from camp.methods.two_views import TwoViewObjective, unlabelled
 from camp.nn.init import init_default_
 from camp.nn.losses import balanced, cross_entropy, simclr
-
-FACIL_STRENGTH = 5000.0
-"""lambda for squared mean gradients of batches."""
-
-
-@dataclass(frozen=True)
-class GcdEwcSettings(ContrastiveSettings):
-    """GCD with a classifier and elastic weight consolidation."""
-
-    ewc: float | None = None
-    """lambda, the weight of the penalty on moving important parameters; by default 5000 / batch size."""
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        if self.ewc is not None:
-            check_not_negative("ewc, the weight of the penalty,", self.ewc)
-
-    @property
-    def strength(self) -> float:
-        """lambda, given or by default."""
-        return FACIL_STRENGTH / self.training.batch_size if self.ewc is None else self.ewc
 
 
 class EwcObjective(TwoViewObjective):

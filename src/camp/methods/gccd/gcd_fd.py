@@ -6,25 +6,13 @@ on the images of the task, treated as unlabelled, summed over their two views as
 stay where they were; CAMP's distiller keeps them only up to a learned projection.
 """
 
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 from camp.methods.base import BuildContext
 from camp.methods.distillation import Distillation
 from camp.methods.gccd.centroid_method import CentroidMethod
-from camp.methods.gccd.gcd import GcdSettings, gcd_parts
-from camp.methods.settings import check_share
-
-
-@dataclass(frozen=True)
-class GcdFdSettings(GcdSettings):
-    """GCD with feature distillation."""
-
-    alpha: float = 0.5
-    """Weight of feature distillation, from 0 to 1."""
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        check_share("alpha", self.alpha)
+from camp.methods.gccd.gcd import gcd_parts
+from camp.methods.gccd.settings import GcdFdSettings
 
 
 def make_gcd_fd(context: BuildContext, settings: GcdFdSettings) -> CentroidMethod:

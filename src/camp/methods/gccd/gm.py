@@ -18,43 +18,18 @@ earlier categories are represented by centroids; novel images are not detected b
 them. docs/results.md, "Defaults chosen by measurement", has the numbers.
 """
 
-from dataclasses import dataclass
-
 import torch
 from torch import Tensor
 
-from camp.core.errors import CampError
 from camp.core.progress import Progress
 from camp.methods.base import BuildContext
 from camp.methods.components import Callback, TaskRun
 from camp.methods.distillation import Distillation
 from camp.methods.gccd.centroid_method import CentroidMethod, Composition
+from camp.methods.gccd.settings import GmSettings
 from camp.methods.heads import CosinePrototypes, gcd_projector
-from camp.methods.settings import ContrastiveSettings, check_exemplars, check_share
 from camp.methods.two_views import TwoViewObjective, unlabelled
 from camp.nn.losses import balanced, cross_entropy, mutual_neighbours, pairwise, simclr
-
-
-@dataclass(frozen=True)
-class GmSettings(ContrastiveSettings):
-    """Grow and Merge under the protocol of the other methods."""
-
-    merge: float | None = None
-    """m, the weight of the static branch when the branches are merged; by default t / (t + 1), the mean over tasks."""
-    alpha: float = 0.5
-    """Weight of feature distillation from the static branch, from 0 to 1."""
-    neighbours: int = 5
-    """Number of nearest neighbours in the batch that are candidates for positive pairs."""
-    exemplars: int = 0
-    """Number of labelled images of each known class that are kept for later tasks."""
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        check_share("merge", self.merge)
-        check_share("alpha", self.alpha)
-        check_exemplars(self.exemplars)
-        if self.neighbours < 1:
-            raise CampError(f"neighbours counts images and must be at least 1, not {self.neighbours}.")
 
 
 class GmObjective(TwoViewObjective):

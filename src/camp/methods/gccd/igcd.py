@@ -28,7 +28,7 @@ takes the novel prototype that is nearest to it, so that replay continues with w
 has learned.
 """
 
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 import torch
 from torch import Tensor
@@ -47,37 +47,14 @@ from camp.methods.base import BuildContext, MethodState
 from camp.methods.components import TaskRun
 from camp.methods.exemplars import ExemplarMemory
 from camp.methods.gccd.parametric import ParametricMethod, PrototypeRows, feature_batch
+from camp.methods.gccd.settings import IgcdSettings
 from camp.methods.gccd.simgcd import SimgcdObjective
-from camp.methods.settings import SimgcdLosses, check_exemplars, check_positive, check_share
 from camp.methods.trainer import Trainer, TrainingData, clean_features
 from camp.methods.two_views import TwoViewStep
 from camp.nn.losses import balanced, cross_entropy, mean_entropy, pseudo_label, rampup, teacher_temperature
 
 _STUDENT_TEMPERATURE = 0.1
 """Temperature of the losses on p; only its ratio to the teacher's matters."""
-
-
-@dataclass(frozen=True)
-class IgcdSettings(SimgcdLosses):
-    """IGCD with the hyperparameters of its authors."""
-
-    exemplars: int = 20
-    """Number of images of each category in the support set, which is kept for later tasks."""
-    neighbours: int = 10
-    """k, the number of nearest neighbours by which the density around an image is measured."""
-    snn_temperature: float = 0.1
-    """tau, the temperature of the soft nearest neighbours."""
-    snn_weight: float = 0.2
-    """w, the weight of L_SNN."""
-    rampup: float = 0.5
-    """R, the part of the epochs in which the weight of L_SNN grows, from 0 to 1."""
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        check_exemplars(self.exemplars, least=1)
-        check_positive("neighbours", self.neighbours)
-        check_positive("snn_temperature", self.snn_temperature)
-        check_share("rampup", self.rampup)
 
 
 class IgcdObjective(SimgcdObjective):

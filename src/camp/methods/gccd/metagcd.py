@@ -41,7 +41,7 @@ Differences from it:
   instead of being constant.
 """
 
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 import torch
 from torch import Tensor, nn
@@ -49,15 +49,15 @@ from torch.func import functional_call
 from torch.nn.attention import SDPBackend, sdpa_kernel
 
 from camp.core import distributed
-from camp.core.errors import CampError
 from camp.core.progress import Progress
 from camp.core.seeds import generator
 from camp.data.views import Batch
 from camp.methods.base import BuildContext
 from camp.methods.components import Callback, TaskRun
 from camp.methods.gccd.centroid_method import CentroidMethod, Composition
+from camp.methods.gccd.settings import MetaGcdSettings
 from camp.methods.heads import gcd_projector
-from camp.methods.settings import SupConSettings, Training, check_exemplars, check_positive, check_share
+from camp.methods.settings import Training
 from camp.methods.trainer import Trainer
 from camp.methods.two_views import TwoViewObjective, unlabelled
 from camp.nn.losses import balanced, simclr, soft_neighbourhood, supcon
@@ -68,62 +68,6 @@ Session = tuple[Batch, Batch, Tensor]
 
 _MOMENTUM, _WEIGHT_DECAY = 0.9, 5e-5
 """Of SGD after the offline training."""
-
-
-@dataclass(frozen=True)
-class MetaGcdSettings(SupConSettings):
-    """MetaGCD under the protocol of the other methods."""
-
-    neighbour_weight: float = 0.5
-    """w, the weight of the soft neighbourhood loss in L_in and of SupCon in L_out, from 0 to 1."""
-    neighbour_threshold: float = 0.85
-    """Smallest cosine of two images that count as neighbours."""
-    session_rate: float = 1e-4
-    """Largest learning rate of SGD in the tasks after the first."""
-    sessions: int = 4
-    """S, the number of simulated sessions of an episode."""
-    episodes: int | None = None
-    """Number of episodes of meta-training after the first task; by default as many as a task has epochs."""
-    inner_steps: int = 1
-    """Number of gradient steps of the adaptation to a simulated session."""
-    inner_rate: float = 1e-4
-    """a, the learning rate of the adaptation to a simulated session."""
-    outer_rate: float = 1e-5
-    """Learning rate of meta-training."""
-    first_order: bool = False
-    """Leave out the second derivatives of L_in, which is faster, but not the gradient of L_meta."""
-    exemplars: int = 0
-    """Number of labelled images of each known class that are kept for later tasks."""
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        check_share("neighbour_weight", self.neighbour_weight)
-        if not -1 <= self.neighbour_threshold <= 1:
-            raise CampError(
-                f"neighbour_threshold is a cosine between -1 and 1, and {self.neighbour_threshold} is not."
-            )
-        if self.sessions < 1 or self.inner_steps < 1:
-            raise CampError("An episode needs at least one session, and a session at least one inner step.")
-        if self.episodes is not None and self.episodes < 0:
-            raise CampError(f"The number of episodes cannot be negative, and {self.episodes} is.")
-        for name in ("session_rate", "inner_rate", "outer_rate"):
-            check_positive(name, getattr(self, name))
-        check_exemplars(self.exemplars)
-
-    @property
-    def num_episodes(self) -> int:
-        """Number of episodes of meta-training."""
-        return self.training.epochs if self.episodes is None else self.episodes
-
-    def session_training(self) -> Training:
-        """Return the training of the tasks after the first."""
-        return replace(
-            self.training,
-            optimizer="sgd",
-            learning_rate=self.session_rate,
-            momentum=_MOMENTUM,
-            weight_decay=_WEIGHT_DECAY,
-        )
 
 
 class MetaGcdObjective(TwoViewObjective):
@@ -283,9 +227,20 @@ def make_metagcd(context: BuildContext, settings: MetaGcdSettings) -> CentroidMe
             settings, sizes.dim, generator, offline=sizes.task == 0
         ),
         training=settings.training,
-        later_training=settings.session_training(),
+        later_training=_session_training(settings),
         discovery=settings.discovery,
         exemplars=settings.exemplars,
         callbacks=[MetaTraining(settings)],
     )
     return CentroidMethod(context, parts)
+
+
+def _session_training(settings: MetaGcdSettings) -> Training:
+    """Return the training of the tasks after the first."""
+    return replace(
+        settings.training,
+        optimizer="sgd",
+        learning_rate=settings.session_rate,
+        momentum=_MOMENTUM,
+        weight_decay=_WEIGHT_DECAY,
+    )

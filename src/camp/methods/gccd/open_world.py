@@ -22,10 +22,11 @@ from camp.discovery.open_world_discoverer import OpenWorldDiscoverer
 from camp.methods.base import BuildContext, LearnedCategory
 from camp.methods.components import TaskRun
 from camp.methods.gccd.adaptation import LearnedAdapter
-from camp.methods.gccd.camp import CampSettings, camp_parts
+from camp.methods.gccd.camp import camp_parts
 from camp.methods.gccd.centroid_method import CentroidMethod
+from camp.methods.gccd.settings import CampSettings
 from camp.methods.trainer import clean_features
-from camp.nn.adapters import Adapter
+from camp.nn.adapters.solvers import Adapter
 from camp.nn.backbones.base import Backbone
 
 

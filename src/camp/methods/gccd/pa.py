@@ -23,7 +23,6 @@ new images, and has neither affinity propagation nor features sampled around pro
 
 from collections.abc import Iterator
 from dataclasses import dataclass, field
-from typing import Literal
 
 import torch
 from torch import Tensor, nn
@@ -32,45 +31,10 @@ from camp.core import distributed
 from camp.methods.base import BuildContext
 from camp.methods.distillation import Distillation
 from camp.methods.gccd.centroid_method import CentroidMethod, Composition
-from camp.methods.settings import (
-    Discovery,
-    MethodSettings,
-    Training,
-    check_exemplars,
-    check_not_negative,
-    check_positive,
-    check_share,
-)
+from camp.methods.gccd.settings import PaSettings
 from camp.methods.trainer import StepBatch, Trainer, TrainingData
 from camp.methods.two_views import TwoViewObjective, TwoViewStep, cycle
 from camp.nn.losses import distilled, proxy_anchor
-
-
-@dataclass(frozen=True)
-class PaSettings(MethodSettings):
-    """Proxy anchors with the hyperparameters of the paper's code."""
-
-    alpha: float = 0.5
-    """Weight of feature distillation, from 0 to 1."""
-    scale: float = 32.0
-    """mu, the scale of the loss; larger values give more weight to hard images."""
-    margin: float = 0.1
-    """delta, the margin of the cosines."""
-    proxy_rate: float = 100.0
-    """Learning rate of the proxies as a multiple of the tip's."""
-    exemplars: int = 20
-    """Number of labelled images of each known class that are kept for later tasks."""
-    labelled_views: Literal["augmented", "clean"] = "augmented"
-    """Views of a labelled image that the loss is computed on: two augmented ones, or the clean one."""
-    training: Training = field(default_factory=lambda: Training(learning_rate=1e-4, batch_size=256))
-    discovery: Discovery = field(default_factory=Discovery)
-
-    def __post_init__(self) -> None:
-        check_share("alpha", self.alpha)
-        check_positive("scale", self.scale)
-        check_not_negative("margin, the margin of the cosines,", self.margin)
-        check_positive("proxy_rate", self.proxy_rate)
-        check_exemplars(self.exemplars)
 
 
 class PaObjective(TwoViewObjective):

@@ -18,9 +18,6 @@ The paper's code multiplies L by 0.9 from the second task on, a remnant of a dis
 factor has hardly any effect with Adam, and is left out here.
 """
 
-from dataclasses import dataclass
-from typing import Literal
-
 import torch
 from torch import Tensor
 
@@ -32,6 +29,7 @@ from camp.discovery.nearest_centroid import NearestCentroid
 from camp.methods.base import BuildContext
 from camp.methods.components import TaskRun
 from camp.methods.gccd.parametric import ParametricMethod, PrototypeRows
+from camp.methods.gccd.settings import SimgcdSettings
 from camp.methods.heads import CosinePrototypes, camp_projector, cosines
 from camp.methods.settings import SimgcdLosses
 from camp.methods.trainer import Trainer, TrainingData, clean_features
@@ -45,14 +43,6 @@ from camp.nn.losses import (
     supcon,
     teacher_temperature,
 )
-
-
-@dataclass(frozen=True)
-class SimgcdSettings(SimgcdLosses):
-    """SimGCD with the hyperparameters of the paper's code."""
-
-    prototypes: Literal["task", "all"] = "task"
-    """Prototypes that the losses of a task use: those of its own categories, or all so far (as the paper's code)."""
 
 
 class SimgcdObjective(TwoViewObjective):
