@@ -17,6 +17,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, Self
 
+from torch import Tensor
+
 from camp.app.inputs.urls import find_files, local_file, open_url, read_range, reason_of
 from camp.app.prediction.model import Model
 from camp.app.prediction.predict import Prediction, Row, Unreadable
@@ -92,7 +94,8 @@ def model_fingerprint(model: Model) -> str:
     open_set = model.classifier
     for text in [*about, repr(open_set.temperature)]:
         digest.update(text.encode() + b"\0")
-    for tensor in [*model.metric.state().values(), open_set.centroids, open_set.radii]:
+    tensors: list[Tensor] = [*model.metric.state().values(), open_set.centroids, open_set.radii]
+    for tensor in tensors:
         digest.update(tensor.detach().cpu().contiguous().numpy().tobytes())
     return digest.hexdigest()
 
