@@ -17,8 +17,6 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, Self
 
-from torch import Tensor
-
 from camp.app.inputs.urls import find_files, local_file, open_url, read_range, reason_of
 from camp.app.prediction.model import Model
 from camp.app.prediction.predict import Prediction, Row, Unreadable
@@ -94,9 +92,9 @@ def model_fingerprint(model: Model) -> str:
     open_set = model.classifier
     for text in [*about, repr(open_set.temperature)]:
         digest.update(text.encode() + b"\0")
-    tensors: list[Tensor] = [*model.metric.state().values(), open_set.centroids, open_set.radii]
-    for tensor in tensors:
-        digest.update(tensor.detach().cpu().contiguous().numpy().tobytes())
+    arrays = [*model.metric.state().values(), open_set.centroids.numpy(), open_set.radii.numpy()]
+    for array in arrays:
+        digest.update(array.tobytes())
     return digest.hexdigest()
 
 
