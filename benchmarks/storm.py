@@ -281,7 +281,7 @@ class Learn(Job):
 
 
 class Predict(Job):
-    """`camp predict --out`: the file is there as a whole or not at all."""
+    """`camp predict --out`, continued: the file is there as a whole or not at all."""
 
     name = "predict"
     target = "predictions.csv"

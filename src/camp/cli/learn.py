@@ -1,4 +1,4 @@
-"""`camp learn`: learn a folder of pictures."""
+"""`camp learn`: learn a folder of pictures, or a file of vectors."""
 
 import dataclasses
 import os
@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from camp.cli.shared import EngineName, Pictures, WorkspaceFolder, cluster_options, given_path, starting
+from camp.core.errors import CampError
 from camp.core.progress import Progress
 
 
@@ -33,15 +34,17 @@ def learn(
     """Learn a folder of pictures: recognise known categories, discover new ones, and keep the old ones.
 
     Pictures in PICTURES/heron/ have the label heron; loose files and those in PICTURES/unlabelled/ have no label. The
-    workspace is created if it does not exist. Afterwards the pictures are no longer needed.
+    workspace is created if it does not exist. Afterwards the pictures are no longer needed. PICTURES may also be a file of
+    feature vectors (n, D) from any model: an .npy file, or an .npz file with the array vectors and perhaps labels.
 
     PICTURES may also be a URL (s3://, gs://, hf://, https://), a tar file of WebDataset, a Parquet file, a folder or a
     pattern such as birds-{000..012}.tar of them, a data set of Hugging Face that was saved to disk, or hf:NAME:PART.
 
     Args:
         workspace: Folder of the workspace.
-        pictures: Folder of the pictures to learn, or another source of them.
-        labels: CSV file with the columns file and label, for labels in addition to the folder names.
+        pictures: Folder of the pictures to learn, or another source of them, or .npy or .npz file of vectors.
+        labels: CSV file with the columns file and label, for labels in addition to the folder names. For vectors, an
+            .npy file or a text file with a label for each vector, -1 or an empty line for none.
         new: Number of new categories among the pictures without a label, 0 for none. By default it is estimated.
         epochs: Number of training epochs. By default it depends on the size of the batch.
         views: Number of augmented views of each picture for training. By default it depends on the size of the batch.
@@ -63,12 +66,14 @@ def learn(
     """
     options = cluster_options(engine, address, cpus, gpus)
     with starting(quiet):
+        from camp.app.inputs.base import BatchInput
         from camp.app.inputs.sources import Fields, learning_source
+        from camp.app.inputs.vectors import read_vectors
         from camp.app.workspace.pipeline import LearnRequest, learn_folder
         from camp.app.workspace.storage import FolderStorage, WorkspaceSettings
+        from camp.data.vector_files import is_vector_file
 
-    place = given_path(workspace, "WORKSPACE")
-    given_path(pictures, "PICTURES")
+    place, folder = given_path(workspace, "WORKSPACE"), given_path(pictures, "PICTURES")
     table = given_path(labels, "--labels") if labels is not None else None
     if weights is not None and Path(weights).exists():
         weights = os.path.realpath(weights)  # the workspace may be used from another folder
@@ -79,13 +84,20 @@ def learn(
         present = FolderStorage.open(place).settings if FolderStorage.exists(place) else WorkspaceSettings()
         of_workspace["backbone"] = dataclasses.replace(present.backbone, **of_backbone)
         settings = dataclasses.replace(present, **of_workspace)
-    images = learning_source(pictures, table, Fields(image_field, label_field), options is not None)
+    images: BatchInput
+    if is_vector_file(folder):
+        images = read_vectors(folder, table)
+    else:
+        images = learning_source(pictures, table, Fields(image_field, label_field), options is not None)
     request, progress = LearnRequest(images, new, epochs, views), Progress(quiet)
     if options is None:
         report = learn_folder(place, request, settings, progress)
     else:
         from camp.app.engines.ray_trunk import RayTrunk
+        from camp.app.inputs.listed import ListedImages
 
+        if not isinstance(images, ListedImages):
+            raise CampError("Vectors need no network: leave out --engine ray.")
         with progress.track("Connecting to Ray", 1):
             cluster, need = options.connect(default_gpus=0.0)
         try:

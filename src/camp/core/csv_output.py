@@ -5,7 +5,6 @@ categories may come from strangers. Such a cell gets an apostrophe in front, whi
 """
 
 import csv
-import io
 import re
 from collections.abc import Iterable
 
@@ -21,14 +20,17 @@ def csv_text(rows: Iterable[Iterable[object]]) -> str:
     >>> csv_text([("file", "share"), ("=1+1.jpg", -0.5), ("-3", None)])
     "file,share\\n'=1+1.jpg,-0.5\\n-3,\\n"
     """
-    return "".join(_line(row) for row in rows)
-
-
-def _line(row: Iterable[object]) -> str:
-    text = io.StringIO()
+    lines = _Lines()
     # The writer quotes a carriage return only if it is part of the line terminator.
-    csv.writer(text, lineterminator="\r\n").writerow([escape_cell(cell) for cell in row])
-    return text.getvalue().removesuffix("\r\n") + "\n"
+    writer = csv.writer(lines, lineterminator="\r\n")
+    writer.writerows([escape_cell(cell) for cell in row] for row in rows)
+    return "".join(f"{line[:-2]}\n" for line in lines)
+
+
+class _Lines(list[str]):
+    """Lines of a `csv.writer`, which writes each by one call."""
+
+    write = list.append
 
 
 def escape_cell(cell: object) -> object:

@@ -50,10 +50,11 @@ def check_output(path: Path, option: str, folders: Iterable[Path] = (), files: I
         if target.is_file():
             about = target.stat()
             for file in files:
-                if file.exists() and os.path.samestat(about, file.stat()):
-                    raise CampError(
-                        f"{option} {path} would replace {file}, which is read; choose another name."
-                    )
+                with contextlib.suppress(OSError):  # it cannot be read either
+                    if os.path.samestat(about, file.stat()):
+                        raise CampError(
+                            f"{option} {path} would replace {file}, which is read; choose another name."
+                        )
     except OSError as error:
         raise CampError(f"Could not write {path}: {error.strerror or error}.") from error
 

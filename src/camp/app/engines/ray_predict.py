@@ -24,6 +24,7 @@ from camp.app.inputs.urls import local_file
 from camp.app.prediction.model import Model, open_model
 from camp.app.prediction.predict import Unreadable, predict
 from camp.app.prediction.shards import PartCounts, PredictionFolder, PredictionTask
+from camp.app.workspace.pipeline import VECTORS
 from camp.app.workspace.storage import FolderStorage
 from camp.app.workspace.workspace import Workspace
 from camp.core.errors import CampError
@@ -115,6 +116,12 @@ def images_per_part(images: int) -> int:
     (480, 1440, 2400)
     """
     return IMAGES_PER_PART * min(max(1, -(-images // (IMAGES_PER_PART * MAX_PARTS))), MAX_GROWTH)
+
+
+def check_takes_images(workspace: Workspace) -> None:
+    """Refuse a workspace of vectors."""
+    if workspace.settings.backbone.backbone == VECTORS:
+        raise CampError(f"{workspace.name} has learned vectors, and --engine ray predicts pictures.")
 
 
 def output_url(out: str, workspace: Workspace, images: ListedImages) -> str:

@@ -164,7 +164,7 @@ def _answers(graph: Graph, z: str, classifier: OpenSet, ids: tuple[int, ...]) ->
 
 def _about(model: Model) -> dict[str, str]:
     """Return the metadata of the file."""
-    categories = [{"id": id, "name": model.title(i)} for i, id in enumerate(model.ids)]
+    categories = [{"id": id, "name": model.titles[i]} for i, id in enumerate(model.ids)]
     about = {
         "camp_version": __version__,
         "backbone": model.backbone.name,

@@ -3,7 +3,7 @@
 import os
 import re
 from abc import ABC, abstractmethod
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Literal, Self, TypeVar
@@ -12,7 +12,7 @@ import numpy as np
 from PIL import Image
 
 from camp.app.inputs.arrays import read_label
-from camp.app.inputs.base import BatchInput, ReadableImages
+from camp.app.inputs.base import MAX_UNREADABLE, ImageInput, ReadableImages
 from camp.app.inputs.names import UNLABELLED_FOLDERS, check_name, near_misses, normalised
 from camp.core.errors import CampError
 from camp.data.datasets.base import Reader
@@ -20,8 +20,6 @@ from camp.data.images import decode_image
 
 MAX_CONTRADICTIONS = 20
 """Contradictions that an error message lists."""
-MAX_UNREADABLE = 0.5
-"""A batch of which more than this share cannot be read is a mistake."""
 
 Access = Literal["local", "remote", "sequential"]
 """How images are read: any of them quickly; any of them over a network; or quickly only in the order of the listing."""
@@ -43,7 +41,7 @@ class SourceReader(ABC):
         return self
 
 
-class ListedImages(BatchInput):
+class ListedImages(ImageInput):
     """The images of a folder or of another source, with labels."""
 
     root: Path | str
@@ -83,7 +81,7 @@ class ListedImages(BatchInput):
         return near_misses([label for label in self.labels if label is not None], names)
 
     def readable(
-        self, contents: Mapping[str, bytes], faults: Mapping[str, str], learned: Collection[bytes], step: int
+        self, contents: Mapping[str, bytes], faults: Mapping[str, str], learned: np.ndarray, step: int
     ) -> ReadableImages:
         """Select the readable images, each once; refuse a batch most of which cannot be read."""
         images, remarks = merge_copies(self, contents)

@@ -42,7 +42,7 @@ def read_source(source: str, csv: Path | None = None, fields: Fields | None = No
     """
     fields = fields or Fields()
     labelled = fields.label != NO_LABELS
-    if _is_folder_of_images(source):
+    if is_folder_of_images(source):
         return read_folder(Path(source), csv) if labelled else _unlabelled(Path(source), csv)
     images = _read(source, fields, labelled)
     if csv is None:
@@ -68,7 +68,7 @@ def learning_source(
 
 def list_source(source: str, fields: Fields | None = None) -> ListedImages:
     """List the images of a source, or the one that a path or URL leads to, without labels."""
-    if not _is_folder_of_images(source):
+    if not is_folder_of_images(source):
         return _read(source, replace(fields or Fields(), label=NO_LABELS), labelled=False)
     path = Path(source)
     try:
@@ -90,7 +90,7 @@ def _unlabelled(folder: Path, csv: Path | None) -> FolderImages:
     return FolderImages(folder, keys, tuple(labels.values()))
 
 
-def _is_folder_of_images(source: str) -> bool:
+def is_folder_of_images(source: str) -> bool:
     """Return whether a word is the path of a folder with images, or of one that lacks anything else to read."""
     if is_url(source) or source.startswith(PREFIX) or _is_container(source):
         return False

@@ -12,6 +12,7 @@ from camp.app.workspace.knowledge import Knowledge, category_title
 from camp.app.workspace.overview import category_regions
 from camp.app.workspace.workspace import Workspace
 from camp.core.errors import CampError
+from camp.core.files import checksum
 from camp.core.types import FALSE_ALARMS
 from camp.data.views import Batch
 from camp.discovery.calibration import check_false_alarms
@@ -57,9 +58,23 @@ class Model:
         """Hash of the weights of the tip."""
         return tip_fingerprint(self.backbone.tip.state_dict())
 
-    def title(self, position: int) -> str:
-        """Return the name of the category at `position`, or its id in words: "category 7"."""
-        return category_title(self.ids[position], self.names[position])
+    @cached_property
+    def fingerprint(self) -> str:
+        """Hash of everything that predictions depend on."""
+        backbone, classifier = self.backbone, self.classifier
+        metric = {name: torch.from_numpy(array) for name, array in self.metric.state().items()}
+        tensors = {"centroids": classifier.centroids, "radii": classifier.radii, **metric}
+        parts = (
+            (backbone.name, backbone.fingerprint, backbone.resolution, backbone.mean, backbone.std),
+            (backbone.device.type, type(backbone.trunk).__name__, self.tip_fingerprint),
+            (tip_fingerprint(tensors), classifier.temperature, self.ids, self.names),
+        )
+        return checksum(repr(parts).encode())
+
+    @cached_property
+    def titles(self) -> tuple[str, ...]:
+        """Name of each category, or its id in words: "category 7"."""
+        return tuple(category_title(id, name) for id, name in zip(self.ids, self.names))
 
 
 def open_model(workspace: Workspace, false_alarms: float = FALSE_ALARMS) -> Model:

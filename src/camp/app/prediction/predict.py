@@ -4,15 +4,14 @@ The views are those of `camp.data.bank.fill`: an image has the same features her
 """
 
 import contextlib
-import dataclasses
 import json
 import math
 import sys
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, fields
 from itertools import chain, islice
 from pathlib import Path
-from typing import BinaryIO, Literal, TypeVar
+from typing import Literal, TypeVar
 
 import numpy as np
 import torch
@@ -20,7 +19,7 @@ from torch import Tensor
 
 from camp.app.prediction.model import Model
 from camp.core.csv_output import csv_text
-from camp.core.output_file import is_stream, open_output
+from camp.core.output_file import open_output
 from camp.core.parallel import threaded_map
 from camp.core.progress import Bar, print_to_stderr
 from camp.data.augmentations import normalise_, to_unit
@@ -31,9 +30,11 @@ from camp.data.views import Trunk
 
 UNKNOWN = "unknown"
 """Name in the prediction of an image that belongs to none of the categories."""
-UNREADABLE_HEADER = ("file", "reason")
+Format = Literal["csv", "jsonl"]
 _BLOCK = 8
 """Images per block on a CPU: more do not make the trunk faster, and the first results come soon."""
+_VECTOR_BLOCK = 1024
+"""Vectors per block, which need no trunk."""
 _BLOCKS_AHEAD = 4
 
 
@@ -52,6 +53,10 @@ class Prediction:
     """Id of the second most probable category, None if there is only one; for an unknown image, the nearest one."""
     runner_up_name: str | None
     runner_up_confidence: float | None
+
+
+COLUMNS = tuple(column.name for column in fields(Prediction))
+"""The columns of the output."""
 
 
 @dataclass(frozen=True)
@@ -77,7 +82,18 @@ class PredictionCounts:
     predicted: int = 0
     """Rows written, including those of unknown images."""
     unknown: int = 0
-    unreadable: list[Unreadable] = field(default_factory=list)
+    unreadable: int = 0
+    first_unreadable: Unreadable | None = None
+
+    def add(self, rows: Iterable[Row]) -> None:
+        """Count `rows`."""
+        for row in rows:
+            if isinstance(row, Prediction):
+                self.predicted += 1
+                self.unknown += row.category is None
+            else:
+                self.unreadable += 1
+                self.first_unreadable = self.first_unreadable or row
 
 
 def predict(
@@ -133,13 +149,20 @@ def _each(
         return [file if isinstance(file, Unreadable) else next(rest) for file in files]
 
     rest = iter(keys)
-    blocks = iter(lambda: list(islice(rest, _BLOCK if on_cpu else TRUNK_BATCH)), [])
+    blocks = iter(lambda: list(islice(rest, block_size(model))), [])
     rows: Iterator[list[Result | Unreadable]]
     if on_cpu:
         rows = threaded_map(lambda block: processed(all_opened(block)), blocks, _BLOCKS_AHEAD)
     else:
         rows = map(processed, threaded_map(all_opened, blocks, _BLOCKS_AHEAD))
     return chain.from_iterable(rows)
+
+
+def block_size(model: Model) -> int:
+    """Return the number of images that are predicted together, on which the last digits of a result may depend."""
+    if not model.backbone.resolution:
+        return _VECTOR_BLOCK
+    return _BLOCK if model.backbone.device.type == "cpu" else TRUNK_BATCH
 
 
 def load_image(model: Model, data: bytes) -> np.ndarray:
@@ -165,77 +188,56 @@ def predict_loaded(model: Model, images: Sequence[LoadedImage]) -> list[tuple[Pr
     return list(chain.from_iterable(threaded_map(lambda block: _predictions(model, trunk, block), blocks)))
 
 
-def write_predictions(
-    rows: Iterable[Row], out: Path | None, format: Literal["csv", "jsonl"]
-) -> PredictionCounts:
-    """Write predictions to the file `out`, which is replaced once it is complete, or row by row to stdout.
+def write_predictions(rows: Iterable[Row], out: Path | None, format: Format) -> PredictionCounts:
+    """Write predictions row by row to stdout, or to the device or FIFO `out`.
 
-    Files that could not be read have no row. They are listed in a second CSV file, `unreadable_list(out)`, or on stderr
-    where rows are written to stdout, a device or a FIFO.
+    Files that could not be read have no row; they are printed to stderr. `camp.app.prediction.unfinished` writes
+    predictions to a file.
     """
-    if out is None:
-        return _write(rows, sys.stdout.buffer, format, live=True)
-    with open_output(out) as file:
-        counts = _write(rows, file, format, live=is_stream(out))
-    aside = unreadable_list(out)
-    if counts.unreadable and aside is not None:
-        with open_output(aside) as other:
-            other.write(_csv_line(UNREADABLE_HEADER))
-            other.writelines(_csv_line(dataclasses.astuple(row)) for row in counts.unreadable)
-    elif aside is not None and _is_unreadable_list(aside):
-        aside.unlink(missing_ok=True)  # of an earlier run
-    return counts
-
-
-def unreadable_list(out: Path) -> Path | None:
-    """Return the file beside `out` that lists unreadable files; None beside a device or a FIFO.
-
-    >>> unreadable_list(Path("birds.jsonl"))
-    PosixPath('birds-unreadable.csv')
-    """
-    return None if is_stream(out) else out.with_name(f"{out.stem}-unreadable.csv")
-
-
-def _is_unreadable_list(path: Path) -> bool:
-    """Return whether an earlier run wrote the file."""
-    if is_stream(path) or not path.is_file():
-        return False
-    with path.open("rb") as file:
-        header = _csv_line(UNREADABLE_HEADER)
-        return file.read(len(header)) == header
-
-
-def _write(rows: Iterable[Row], file: BinaryIO, format: str, live: bool) -> PredictionCounts:
-    """Write rows to `file`; with `live` flush each row, and print unreadable files to stderr."""
     counts = PredictionCounts()
-    if format == "csv":
-        file.write(_csv_line([column.name for column in dataclasses.fields(Prediction)]))
-    for row in rows:
-        if isinstance(row, Unreadable):
-            counts.unreadable.append(row)
-            if live:
+    with contextlib.nullcontext(sys.stdout.buffer) if out is None else open_output(out) as file:
+        file.write(encode_header(format))
+        for row in rows:
+            counts.add([row])
+            if isinstance(row, Unreadable):
                 print_to_stderr(f"{row.file}: {row.reason}")
-            continue
-        counts.predicted += 1
-        counts.unknown += row.category is None
-        values = {
-            name: round(value, 6) if isinstance(value, float) else value
-            for name, value in dataclasses.asdict(row).items()
-        }
-        file.write(_csv_line(values.values()) if format == "csv" else _json_line(values))
-        if live:
-            file.flush()
+            else:
+                file.write(encode_rows([row], format))
+                file.flush()
     return counts
 
 
-def _csv_line(values: Iterable[object]) -> bytes:
-    """Encode one line; a file name that is not UTF-8 keeps its bytes."""
-    return csv_text([values]).encode("utf-8", "surrogateescape")
+def encode_header(format: Format) -> bytes:
+    """Encode what comes before the first row."""
+    return csv_bytes([COLUMNS]) if format == "csv" else b""
 
 
-def _json_line(values: dict[str, object]) -> bytes:
-    """Encode one line; a file name that is not UTF-8 is escaped, as JSON has no bytes."""
-    return (json.dumps(values, ensure_ascii=False) + "\n").encode("utf-8", "backslashreplace")
+def encode_rows(rows: Iterable[Prediction], format: Format) -> bytes:
+    """Encode one line for each prediction."""
+    lines = [
+        (
+            *(row.file, row.category, row.name, round(row.confidence, 6)),
+            *(row.runner_up, row.runner_up_name, _rounded(row.runner_up_confidence)),
+        )
+        for row in rows
+    ]
+    if format == "csv":
+        return csv_bytes(lines)
+    # A file name that is not UTF-8 is escaped, as JSON has no bytes.
+    text = "".join(f"{_encode_json(dict(zip(COLUMNS, line)))}\n" for line in lines)
+    return text.encode("utf-8", "backslashreplace")
+
+
+def csv_bytes(rows: Iterable[Iterable[object]]) -> bytes:
+    """Encode rows of a CSV file; a file name that is not UTF-8 keeps its bytes."""
+    return csv_text(rows).encode("utf-8", "surrogateescape")
+
+
+_encode_json = json.JSONEncoder(ensure_ascii=False).encode
+
+
+def _rounded(confidence: float | None) -> float | None:
+    return None if confidence is None else round(confidence, 6)
 
 
 def _vector(data: bytes, min_size: int | None = None) -> np.ndarray:
@@ -261,17 +263,18 @@ def _predictions(
     """Predict the category of each image; return also its features (D,)."""
     features = _features(model, trunk, images)
     answers = model.classifier.answer(model.metric.transform(features))
-    found = []
-    for i, (file, _) in enumerate(images):
-        best, second = int(answers.nearest[i]), int(answers.runner_up[i])
-        first = model.ids[best], model.title(best), float(answers.confidence[i])
-        if answers.unknown[i]:
-            found.append(Prediction(file, None, UNKNOWN, first[-1], *first))
+    columns = (answers.nearest, answers.confidence, answers.runner_up, answers.runner_up_confidence)
+    ids, titles, found = model.ids, model.titles, []
+    for (file, _), unknown, best, confidence, second, other in zip(
+        images, answers.unknown.tolist(), *(column.tolist() for column in columns)
+    ):
+        first = ids[best], titles[best], confidence
+        if unknown:
+            found.append(Prediction(file, None, UNKNOWN, confidence, *first))
         elif second < 0:
             found.append(Prediction(file, *first, None, None, None))
         else:
-            other = model.ids[second], model.title(second), float(answers.runner_up_confidence[i])
-            found.append(Prediction(file, *first, *other))
+            found.append(Prediction(file, *first, ids[second], titles[second], other))
     return list(zip(found, features))
 
 

@@ -77,25 +77,12 @@ class PredictionTask:
         digest = hashlib.blake2b(digest_size=16)
         for key in keys:
             digest.update(key.encode("utf-8", "surrogateescape") + b"\0")
-        return cls(source, digest.hexdigest(), len(keys), images_per_part, model_fingerprint(model))
+        return cls(source, digest.hexdigest(), len(keys), images_per_part, model.fingerprint)
 
     @property
     def parts(self) -> int:
         """Number of parts."""
         return -(-self.images // self.images_per_part)
-
-
-def model_fingerprint(model: Model) -> str:
-    """Return a hash of all that determines the predictions of a model."""
-    digest = hashlib.blake2b(digest_size=16)
-    about = [model.backbone.fingerprint, model.tip_fingerprint, *map(repr, zip(model.ids, model.names))]
-    open_set = model.classifier
-    for text in [*about, repr(open_set.temperature)]:
-        digest.update(text.encode() + b"\0")
-    arrays = [*model.metric.state().values(), open_set.centroids.numpy(), open_set.radii.numpy()]
-    for array in arrays:
-        digest.update(array.tobytes())
-    return digest.hexdigest()
 
 
 @dataclass(frozen=True)

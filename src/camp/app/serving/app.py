@@ -136,7 +136,7 @@ def prediction_app(
         """In no particular order. Ids never change, names may."""
         model = model_of()
         return [
-            CategoryAnswer(id, model.title(i), model.names[i] is not None) for i, id in enumerate(model.ids)
+            CategoryAnswer(id, model.titles[i], model.names[i] is not None) for i, id in enumerate(model.ids)
         ]
 
     @app.get(
