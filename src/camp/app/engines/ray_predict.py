@@ -21,6 +21,7 @@ import torch
 from camp.app.engines.nodes import check_places, node
 from camp.app.inputs.listed import ListedImages
 from camp.app.inputs.urls import local_file
+from camp.app.prediction.inputs import listing_identity
 from camp.app.prediction.model import Model, open_model
 from camp.app.prediction.predict import Unreadable, predict
 from camp.app.prediction.shards import PartCounts, PredictionFolder, PredictionTask
@@ -166,7 +167,7 @@ def predict_on_ray(
     """
     fit = cluster.number_that_fit(need, "An actor")
     folder = PredictionFolder(out)
-    task = PredictionTask.of(images.source, images.keys, images_per_part(len(images.keys)), model)
+    task = PredictionTask.of(listing_identity(images), images.keys, images_per_part(len(images.keys)), model)
     done = folder.begin(task)
     counts, first = PartCounts(), None
     with progress.track("Pictures", len(images.keys)) as bar:

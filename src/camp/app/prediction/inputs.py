@@ -6,11 +6,12 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Self
 
-from camp.app.inputs.listed import ListedImages
+from camp.app.inputs.listed import ListedImages, SourceImages
 from camp.app.inputs.sources import Fields, is_folder_of_images, list_source
 from camp.app.workspace.pipeline import VECTORS
 from camp.app.workspace.workspace import Workspace
 from camp.core.errors import CampError
+from camp.core.files import checksum
 from camp.core.progress import Progress
 from camp.data.datasets.base import FileReader, Reader
 from camp.data.datasets.folders import image_files
@@ -53,10 +54,14 @@ class PredictionInput:
 
     @classmethod
     def of_listed(cls, images: ListedImages) -> Self:
-        """Take images that were listed; that they have changed is noticed by the files of this machine they are in."""
-        marks = [file_mark(path) for path in images.files_read()]
-        identity = " ".join([images.source, *marks])
-        return cls(images.reader, images.keys, identity, lambda key: "", lambda output: images.files_read())
+        """Take images that were listed; a change of the files of this machine that hold them makes another input."""
+        return cls(
+            images.reader,
+            images.keys,
+            listing_identity(images),
+            lambda key: "",
+            lambda output: images.files_read(),
+        )
 
     @classmethod
     def of_images(cls, path: Path, progress: Progress) -> Self:
@@ -98,6 +103,13 @@ class PredictionInput:
             lambda key: "",
             lambda output: iter([path]),
         )
+
+
+def listing_identity(images: ListedImages) -> str:
+    """Return what differs for another source, and once the files that hold many images have changed."""
+    if not isinstance(images, SourceImages):
+        return images.source
+    return f"{images.source} {checksum(' '.join(map(file_mark, images.files)).encode())}"
 
 
 def file_mark(path: Path) -> str:

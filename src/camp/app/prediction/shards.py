@@ -63,7 +63,7 @@ class PredictionTask:
     """What is predicted: two equal tasks have equal files."""
 
     source: str
-    """Folder, file or URL of the images."""
+    """Identity of the source of the images."""
     inputs: str
     """Hash of the keys of all images, in their order."""
     images: int
