@@ -79,8 +79,10 @@ def learn(
         present = FolderStorage.open(place).settings if FolderStorage.exists(place) else WorkspaceSettings()
         of_workspace["backbone"] = dataclasses.replace(present.backbone, **of_backbone)
         settings = dataclasses.replace(present, **of_workspace)
-    images = learning_source(pictures, table, Fields(image_field, label_field), options is not None)
-    request, progress = LearnRequest(images, new, epochs, views), Progress(quiet)
+    progress = Progress(quiet)
+    with progress.track("Listing pictures", 1):
+        images = learning_source(pictures, table, Fields(image_field, label_field), options is not None)
+    request = LearnRequest(images, new, epochs, views)
     if options is None:
         report = learn_folder(place, request, settings, progress)
     else:

@@ -71,14 +71,16 @@ def predict(
     opened = Workspace.open(place)
     target = given_path(out, "--out") if out is not None else None
     given_path(pictures, "PICTURES")
-    images = list_source(pictures, Fields(image_field))
+    progress = Progress(quiet)
+    with progress.track("Listing pictures", 1):
+        images = list_source(pictures, Fields(image_field))
     if cluster is not None:
         if out is None or format is not None or keep_unknown:
             raise CampError(
                 "--engine ray writes Parquet files: give it a folder or URL with --out, and neither --format nor "
                 "--keep-unknown."
             )
-        _predict_on_ray(opened, images, out, false_alarms, cluster, Progress(quiet))
+        _predict_on_ray(opened, images, out, false_alarms, cluster, progress)
         return
     if target is not None:
         inputs = [*images.files_read(), *opened.settings.backbone.files()]
@@ -87,7 +89,6 @@ def predict(
             check_output(aside, "The list of unreadable pictures", [place], inputs)
         remove_abandoned(target.parent, target.name)
     chosen = format or ("jsonl" if target and target.suffix in (".jsonl", ".ndjson") else "csv")
-    progress = Progress(quiet)
     with progress.track("Opening the model", 1):
         model = open_model(opened, false_alarms)
     keeper = unknown_keeper(opened) if keep_unknown else None
