@@ -85,11 +85,13 @@ def learn(
         of_workspace["backbone"] = dataclasses.replace(present.backbone, **of_backbone)
         settings = dataclasses.replace(present, **of_workspace)
     images: BatchInput
+    progress = Progress(quiet)
     if is_vector_file(folder):
         images = read_vectors(folder, table)
     else:
-        images = learning_source(pictures, table, Fields(image_field, label_field), options is not None)
-    request, progress = LearnRequest(images, new, epochs, views), Progress(quiet)
+        with progress.track("Listing pictures", 1):
+            images = learning_source(pictures, table, Fields(image_field, label_field), options is not None)
+    request = LearnRequest(images, new, epochs, views)
     if options is None:
         report = learn_folder(place, request, settings, progress)
     else:

@@ -137,7 +137,8 @@ def _predict_on_ray(
     from camp.app.inputs.sources import list_source
 
     check_takes_images(workspace)
-    images = list_source(pictures, fields)
+    with progress.track("Listing pictures", 1):
+        images = list_source(pictures, fields)
     url = output_url(out, workspace, images)
     with progress.track("Connecting to Ray", 1):
         cluster, need = options.connect(default_gpus=1.0)

@@ -30,7 +30,7 @@ class Resources:
 
     def __post_init__(self) -> None:
         if self.cpus < 0 or self.gpus < 0:
-            raise CampError("The numbers of CPUs and GPUs of a run cannot be negative.")
+            raise CampError("The numbers of CPUs and GPUs cannot be negative.")
 
     @property
     def threads(self) -> int:

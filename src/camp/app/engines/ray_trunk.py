@@ -13,6 +13,7 @@ import torch
 from camp.app.engines.nodes import check_places
 from camp.app.inputs.listed import ListedImages
 from camp.core.errors import CampError
+from camp.core.extras import import_extra
 from camp.core.parallel import threaded_map
 from camp.core.ray_cluster import RayCluster, Resources
 from camp.data.bank.bank import BankSpec
@@ -97,10 +98,8 @@ def _digests_of(reader: Reader, keys: Sequence[str], places: Sequence[Path]) -> 
 @functools.lru_cache(maxsize=1)
 def _backbone(reference: Any, need: Resources) -> Backbone:
     """Return the backbone, which comes to each worker once."""
-    import ray
-
     torch.set_num_threads(need.threads)
-    backbone: Backbone = ray.get(reference)
+    backbone: Backbone = import_extra("ray", "ray", "--engine ray").get(reference)
     return backbone.on(torch.device("cuda")) if need.gpus else backbone
 
 

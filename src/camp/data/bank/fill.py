@@ -135,9 +135,9 @@ def _collect_digests(
     return digests, bad
 
 
-def images_per_block(spec: BankSpec, augmented: bool = True) -> int:
+def images_per_block(spec: BankSpec, augmented: bool) -> int:
     """Return the number of images that are encoded together, with or without augmented views."""
-    return max(1, _VIEWS_PER_BLOCK // (1 + spec.augmentations * augmented))
+    return max(1, _VIEWS_PER_BLOCK // (1 + spec.augmentations)) if augmented else TRUNK_BATCH
 
 
 def encode_blocks(
@@ -169,9 +169,10 @@ def encode_blocks(
     keys = list(keys)
     train = [key for key in keys if key in with_augmented]
     rest = [key for key in keys if key not in with_augmented]
-    size = images_per_block(spec)
-    blocks = [train[i : i + size] for i in range(0, len(train), size)]
-    blocks += [rest[i : i + TRUNK_BATCH] for i in range(0, len(rest), TRUNK_BATCH)]
+    blocks = []
+    for images, augmented in ((train, True), (rest, False)):
+        size = images_per_block(spec, augmented)
+        blocks += [images[i : i + size] for i in range(0, len(images), size)]
     for readable, faults, outcome in threaded_map(encode, blocks, lookahead=4):
         if isinstance(outcome, Tensor):
             yield readable, faults, run_trunk(trunk, outcome.to(device), TRUNK_BATCH)
