@@ -62,6 +62,7 @@ def predict(
     cluster = cluster_options(engine, address, cpus, gpus)
     with starting(quiet):
         from camp.app.inputs.sources import Fields
+        from camp.app.inputs.urls import is_url
         from camp.app.prediction.inputs import PredictionInput
         from camp.app.prediction.keep_unknown import keep_with, unknown_keeper
         from camp.app.prediction.model import open_model
@@ -84,6 +85,8 @@ def predict(
             )
         _predict_on_ray(opened, pictures, fields, out, false_alarms, cluster, progress)
         return
+    if out is not None and is_url(out):
+        raise CampError(f"--out {out} is a URL, to which only --engine ray writes; give a file.")
     is_file = target is not None and not is_stream(target)
     images = PredictionInput.open(pictures, opened, progress, fields)
     if target is not None:

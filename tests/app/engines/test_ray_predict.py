@@ -191,6 +191,7 @@ def test_parts_consist_of_whole_blocks():
         ),
         (["--engine", "ray", "--out", "x", "--cpus", "-1"], "cannot be negative"),
         (["--engine", "ray", "--out", "x", "--address", "{address}", "--gpus", "2"], "An actor needs 2 GPUs"),
+        (["--out", "s3://birds/new.csv"], "is a URL, to which only --engine ray writes"),
         (["--gpus", "1"], "--gpus is about a Ray cluster: add --engine ray"),
     ],
 )

@@ -25,7 +25,6 @@ from camp.app.prediction.inputs import listing_identity
 from camp.app.prediction.model import Model, open_model
 from camp.app.prediction.predict import Unreadable, predict
 from camp.app.prediction.shards import PartCounts, PredictionFolder, PredictionTask
-from camp.app.workspace.pipeline import VECTORS
 from camp.app.workspace.storage import FolderStorage
 from camp.app.workspace.workspace import Workspace
 from camp.core.errors import CampError
@@ -121,7 +120,7 @@ def images_per_part(images: int) -> int:
 
 def check_takes_images(workspace: Workspace) -> None:
     """Refuse a workspace of vectors."""
-    if workspace.settings.backbone.backbone == VECTORS:
+    if workspace.settings.backbone.backbone == "embeddings":
         raise CampError(f"{workspace.name} has learned vectors, and --engine ray predicts pictures.")
 
 

@@ -11,9 +11,8 @@ from typing import Literal, Self, TypeVar
 import numpy as np
 from PIL import Image
 
-from camp.app.inputs.arrays import read_label
 from camp.app.inputs.base import MAX_UNREADABLE, ImageInput, ReadableImages
-from camp.app.inputs.names import UNLABELLED_FOLDERS, check_name, near_misses, normalised
+from camp.app.inputs.names import UNLABELLED_FOLDERS, check_name, near_misses, normalised, read_label
 from camp.core.errors import CampError
 from camp.data.datasets.base import Reader
 from camp.data.images import decode_image

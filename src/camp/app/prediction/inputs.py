@@ -8,7 +8,6 @@ from typing import Self
 
 from camp.app.inputs.listed import ListedImages, SourceImages
 from camp.app.inputs.sources import Fields, is_folder_of_images, list_source
-from camp.app.workspace.pipeline import VECTORS
 from camp.app.workspace.workspace import Workspace
 from camp.core.errors import CampError
 from camp.core.files import checksum
@@ -37,7 +36,7 @@ class PredictionInput:
     ) -> Self:
         """List the images of `source`, or open the vectors in it, whichever the workspace has learned."""
         settings, path = workspace.settings.backbone, Path(source)
-        if settings.backbone == VECTORS:
+        if settings.backbone == "embeddings":
             if not is_vector_file(path):
                 raise CampError(
                     f"{workspace.name} has learned vectors; give an .npy or .npz file, not {path}."
