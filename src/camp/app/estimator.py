@@ -14,8 +14,9 @@ from sklearn.utils import Tags
 from sklearn.utils.validation import check_is_fitted, validate_data
 from torch import Tensor
 
-from camp.app.inputs.arrays import ArrayImages, ImageReader, Label, read_label
+from camp.app.inputs.arrays import ArrayImages, ImageReader, Label
 from camp.app.inputs.base import BatchInput, InputError
+from camp.app.inputs.names import read_label
 from camp.app.inputs.vectors import VectorBatch
 from camp.app.prediction.model import Model
 from camp.app.prediction.predict import UNKNOWN, Unreadable, points

@@ -6,7 +6,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from camp.app.inputs.folders import FolderImages, merge_copies, read_folder
+from camp.app.inputs.folders import FolderImages, read_folder
+from camp.app.inputs.listed import merge_copies
 from camp.core.csv_output import csv_text
 from camp.core.errors import CampError
 from camp.data.images import UnreadableImageError

@@ -133,7 +133,7 @@ def test_the_cluster_makes_the_bank_that_one_machine_makes(executor, tmp_path: P
 def test_a_part_of_the_bank_that_is_lost_for_good_is_one_sentence(executor):
     dies = executor.ray.remote(lambda: os._exit(1)).options(max_retries=0).remote()
     with pytest.raises(CampError, match=r"A part of the view bank could not be made on the cluster \("):
-        executor._blocks(dies)
+        executor.cluster.result(dies, "A part of the view bank")
 
 
 def test_an_address_where_nothing_answers_is_refused(executor):

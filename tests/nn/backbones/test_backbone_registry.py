@@ -1,5 +1,6 @@
 """Every backbone by its settings."""
 
+import pickle
 import subprocess
 import sys
 from pathlib import Path
@@ -200,6 +201,24 @@ def test_contradictions_get_sentences(settings: dict[str, object], sentence: str
     files = {"TINY": tiny_file, "LITE0": packaged_weights()}
     with pytest.raises(CampError, match=sentence):
         made(**{name: files.get(str(value), value) for name, value in settings.items()})
+
+
+@pytest.mark.parametrize("engine", ["torch", "onnxruntime"])
+def test_a_backbone_that_is_sent_or_copied_computes_the_same(engine: str, tiny_file: str) -> None:
+    backbone = made(weights=tiny_file, resolution=32, engine=engine)
+    pixels = torch.randn(3, 3, 32, 32, generator=torch.Generator().manual_seed(1))
+    expected = backbone.tip(backbone.trunk(pixels))
+    copied = backbone.on(torch.device("cpu"))
+    sent = pickle.loads(pickle.dumps(backbone))  # as Ray does it between its processes
+    for other in (copied, sent):
+        assert torch.equal(other.tip(other.trunk(pixels)), expected)
+        assert other.fingerprint == backbone.fingerprint
+    for tensor in copied.tip.state_dict().values():
+        tensor.zero_()
+    if engine == "torch":
+        for tensor in copied.trunk.trunk.state_dict().values():
+            tensor.zero_()
+    assert torch.equal(backbone.tip(backbone.trunk(pixels)), expected)
 
 
 def test_settings_are_imported_without_torch() -> None:

@@ -12,7 +12,7 @@ from PIL import Image
 from sklearn.utils import column_or_1d
 
 from camp.app.inputs.base import ImageInput, InputError, ReadableImages
-from camp.app.inputs.names import check_name
+from camp.app.inputs.names import read_label
 from camp.data.datasets.base import FileReader
 from camp.data.digests import groups, rows_in
 from camp.data.images import UnreadableImageError, decode_image, image_digest, to_rgb
@@ -151,28 +151,6 @@ def read_labels(labels: ArrayLike | None, count: int) -> tuple[list[str | None],
     if len({numeric for name, numeric in known if name is not None}) > 1:
         raise InputError("Some labels are names and others numbers; give either.")
     return [name for name, _ in known], any(numeric for _, numeric in known)
-
-
-def read_label(value: object) -> tuple[str | None, bool]:
-    """Return the name that a label stands for, None for unlabelled, and whether the label is an integer."""
-    if isinstance(value, np.generic):
-        value = value.item()
-    if value is None or (isinstance(value, float) and np.isnan(value)) or value == -1:
-        return None, False
-    if isinstance(value, str):
-        name = check_name(value)
-        if name != value:
-            raise InputError(f"The label {value!r} would be called {name!r}; give it in this form.")
-        return name, False
-    if not isinstance(value, int | float) or value != value // 1:
-        raise InputError(
-            f"Unknown label type: {value!r} is neither a name nor an integer; use -1 or None for unlabelled."
-        )
-    if value < 0:
-        raise InputError(
-            f"The label {value} is negative; -1 means unlabelled, and other negative numbers are discovered categories."
-        )
-    return str(int(value)), True
 
 
 def unique_digests(digests: np.ndarray, learned: np.ndarray, step: int) -> np.ndarray:

@@ -3,28 +3,27 @@
 import functools
 import io
 import unicodedata
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from csv import DictReader, Error
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path, PureWindowsPath
+from typing import Self
 
-import numpy as np
-
-from camp.app.inputs.base import MAX_UNREADABLE, ImageInput, ReadableImages
-from camp.app.inputs.names import UNLABELLED_FOLDERS, check_name, near_misses, normalised
+from camp.app.inputs.listed import ListedImages, located, refuse_contradictions
+from camp.app.inputs.names import UNLABELLED_FOLDERS, check_name, normalised
 from camp.core.csv_output import unescape_cell
 from camp.core.errors import CampError
-from camp.data.datasets.base import FileReader
+from camp.data.datasets.base import FileReader, Reader
 from camp.data.datasets.folders import image_files
 
 SEPARATORS = ",;\t"
 """Characters that may separate the columns of a CSV file."""
-MAX_CONTRADICTIONS, MAX_MISSING = 20, 5
-"""Contradictions, and rows of missing files, that an error message lists."""
+MAX_MISSING = 5
+"""Rows of missing files that an error message lists."""
 
 
 @dataclass
-class FolderImages(ImageInput):
+class FolderImages(ListedImages):
     """The images of a folder, with labels."""
 
     root: Path
@@ -36,28 +35,21 @@ class FolderImages(ImageInput):
     def __post_init__(self) -> None:
         self.name, self.reader = self.root.resolve().name, FileReader(self.root)
 
-    def warnings(self, names: Sequence[str]) -> list[str]:
-        """Return a sentence for each label that looks like a misspelled name."""
-        return near_misses([label for label in self.labels if label is not None], names)
+    def select(self, keys: Sequence[str], labels: Sequence[str | None]) -> Self:
+        """Return some of the images, with these labels."""
+        return replace(self, keys=tuple(keys), labels=tuple(labels))
 
-    def readable(
-        self, contents: Mapping[str, bytes], faults: Mapping[str, str], learned: np.ndarray, step: int
-    ) -> ReadableImages:
-        """Select the readable images, each once; refuse a batch most of which cannot be read."""
-        images, remarks = merge_copies(self, contents)
-        if faults and len(faults) > MAX_UNREADABLE * (len(images.keys) + len(faults)):
-            first = min(faults)
-            raise CampError(
-                f"{len(faults)} of {len(images.keys) + len(faults)} pictures cannot be read (first: {first}: "
-                f"{faults[first]}), so nothing was learned; repair or remove them."
-            )
-        return ReadableImages(
-            keys=images.keys,
-            files=[f"{self.name}/{key}" for key in images.keys],
-            digests=np.array([list(contents[key]) for key in images.keys], dtype=np.uint8),
-            labels=images.labels,
-            remarks=remarks,
-        )
+    def reader_of(self, keys: Sequence[str]) -> Reader:
+        """Return a reader that does not depend on the present folder."""
+        return FileReader(self.root.absolute())
+
+    def places(self) -> Sequence[Path]:
+        """Return the folder."""
+        return (self.root.absolute(),)
+
+    def files_read(self) -> Iterator[Path]:
+        """Yield the image files."""
+        yield from (self.root / key for key in self.keys)
 
 
 def read_folder(folder: Path, csv: Path | None = None) -> FolderImages:
@@ -67,74 +59,35 @@ def read_folder(folder: Path, csv: Path | None = None) -> FolderImages:
     the CSV file, or two rows, disagree, a `CampError` lists every contradiction.
     """
     keys = _image_keys(folder)
-    by_folder = _folder_labels(folder, keys)
-    if csv is None:
-        return FolderImages(folder, tuple(keys), tuple(by_folder.values()))
-    by_csv = _csv_labels(csv, folder, keys)
-    labels, contradictions = [], []
-    for key, label in by_folder.items():
+    by_folder = folder_labels(folder, keys)
+    labels = by_folder if csv is None else with_csv_labels(folder, by_folder, csv, "the folder")
+    return FolderImages(folder, tuple(keys), tuple(labels.values()))
+
+
+def with_csv_labels(
+    root: Path | str, own: Mapping[str, str | None], csv: Path, source: str
+) -> dict[str, str | None]:
+    """Add the labels of the CSV file to those that the images have already; a contradiction is an error.
+
+    Args:
+        root: Where the images are, for messages.
+        own: The label of each image, by key.
+        csv: The file, with keys in its column `file`.
+        source: What has given the images their own labels, for messages.
+    """
+    by_csv = _csv_labels(csv, root, list(own))
+    labels, contradictions = dict[str, str | None](), []
+    for key, label in own.items():
         rows = by_csv.get(key, {})
         given = {*rows, label} - {None}
         if len(given) > 1:
-            claims = [f"the folder says {label}"] if label else []
+            claims = [f"{source} says {label}"] if label else []
             names = [f"{name} (line {line})" if len(rows) > 1 else name for name, line in rows.items()]
             claims.append(f"{csv.name} says {' and '.join(names)}")
-            contradictions.append(f"{folder / key}: {', '.join(claims)}")
-        labels.append(next(iter(given), None))
-    _refuse(contradictions)
-    return FolderImages(folder, tuple(keys), tuple(labels))
-
-
-def merge_copies(images: FolderImages, digests: Mapping[str, bytes]) -> tuple[FolderImages, list[str]]:
-    """Keep each readable image once, and return sentences about what was merged.
-
-    Of equal files the first labelled one is kept, or the first one. An image under two labels is a contradiction.
-    `digests` holds the hashes of the readable files by key; the other files are left out.
-    """
-    label_of = dict(zip(images.keys, images.labels))
-    copies: dict[bytes, list[str]] = {}
-    for key in sorted(label_of.keys() & digests.keys()):
-        copies.setdefault(digests[key], []).append(key)
-
-    kept, contradictions, repeated, partly_labelled = [], [], 0, 0
-    for files in copies.values():
-        labelled = {label: key for key in reversed(files) if (label := label_of[key]) is not None}
-        if len(labelled) > 1:
-            (label, key), *others = sorted(labelled.items(), key=lambda item: item[1])
-            same = [f"the same picture {images.root / key} says {label}" for label, key in others]
-            contradictions.append(f"{images.root / key}: the label says {label}, {', '.join(same)}")
-        kept.append(min(labelled.values(), default=files[0]))
-        repeated += len(files) > 1
-        partly_labelled += bool(labelled) and any(label_of[key] is None for key in files)
-    _refuse(contradictions)
-
-    remarks = []
-    if repeated:
-        counts = "counts" if repeated == 1 else "count"
-        remarks.append(f"{_pictures(repeated, 'is', 'are')} there more than once and {counts} once.")
-    if partly_labelled:
-        pictures = _pictures(partly_labelled, "is", "are")
-        remarks.append(f"{pictures} there both with and without a label: the label counts.")
-    keys = tuple(sorted(kept))
-    return FolderImages(images.root, keys, tuple(label_of[key] for key in keys)), remarks
-
-
-def _pictures(number: int, singular: str, plural: str) -> str:
-    """Return a number of pictures with the form of a verb."""
-    return f"1 picture {singular}" if number == 1 else f"{number} pictures {plural}"
-
-
-def _refuse(contradictions: Sequence[str]) -> None:
-    """Raise an error that lists the contradictions, if there are any."""
-    if not contradictions:
-        return
-    more = len(contradictions) - MAX_CONTRADICTIONS
-    lines = [
-        f"{_pictures(len(contradictions), 'has', 'have')} labels that contradict each other, so nothing was learned; correct them and try again.",
-        *contradictions[:MAX_CONTRADICTIONS],
-        *([f"and {more} more"] if more > 0 else []),
-    ]
-    raise CampError("\n".join(lines))
+            contradictions.append(f"{located(root, key)}: {', '.join(claims)}")
+        labels[key] = next(iter(given), None)
+    refuse_contradictions(contradictions)
+    return labels
 
 
 def _image_keys(folder: Path) -> list[str]:
@@ -154,20 +107,22 @@ def _image_keys(folder: Path) -> list[str]:
     return keys
 
 
-def _folder_labels(root: Path, keys: Sequence[str]) -> dict[str, str | None]:
+def folder_labels(root: Path | str, keys: Sequence[str]) -> dict[str, str | None]:
     """Return the label of each image by the first folder below `root`."""
 
     @functools.cache
     def label(first: str) -> str | None:
         if normalised(first).casefold() in UNLABELLED_FOLDERS:
             return None
-        where = f"Rename the folder {root / first}, or call it unlabelled if its pictures have no label"
+        where = (
+            f"Rename the folder {located(root, first)}, or call it unlabelled if its pictures have no label"
+        )
         return _named(first, where)
 
     return {key: label(key.partition("/")[0]) if "/" in key else None for key in keys}
 
 
-def _csv_labels(csv: Path, root: Path, keys: Sequence[str]) -> dict[str, dict[str, int]]:
+def _csv_labels(csv: Path, root: Path | str, keys: Sequence[str]) -> dict[str, dict[str, int]]:
     """Return the labels that `csv` gives each image, with the first line that gives each."""
     # Names typed in one way of composing accents must find files stored in another; exact names go first.
     known = {unicodedata.normalize("NFC", key): key for key in keys} | {key: key for key in keys}
@@ -238,7 +193,7 @@ def _text(csv: Path) -> str:
     return text
 
 
-def _relative(file: str, where: str, root: Path) -> str:
+def _relative(file: str, where: str, root: Path | str) -> str:
     """Return the key of `file`, with slashes of either kind."""
     path = PureWindowsPath(file.strip())
     if path.anchor or ".." in path.parts:

@@ -1,4 +1,4 @@
-"""Validation of category names, and detection of probable misspellings."""
+"""Validation of category names and labels, and detection of probable misspellings."""
 
 import re
 import unicodedata
@@ -7,6 +7,7 @@ from difflib import SequenceMatcher
 
 import numpy as np
 
+from camp.app.inputs.base import InputError
 from camp.core.errors import CampError
 
 MAX_LENGTH = 100
@@ -63,6 +64,28 @@ def check_name(name: str) -> str:
     else:
         return name
     raise CampError(f"{shown} cannot be the name of a category: {advice}.")
+
+
+def read_label(value: object) -> tuple[str | None, bool]:
+    """Return the name that a label stands for, None for unlabelled, and whether the label is an integer."""
+    if isinstance(value, np.generic):
+        value = value.item()
+    if value is None or (isinstance(value, float) and np.isnan(value)) or value == -1:
+        return None, False
+    if isinstance(value, str):
+        name = check_name(value)
+        if name != value:
+            raise InputError(f"The label {value!r} would be called {name!r}; give it in this form.")
+        return name, False
+    if not isinstance(value, int | float) or value != value // 1:
+        raise InputError(
+            f"Unknown label type: {value!r} is neither a name nor an integer; use -1 or None for unlabelled."
+        )
+    if value < 0:
+        raise InputError(
+            f"The label {value} is negative; -1 means unlabelled, and other negative numbers are discovered categories."
+        )
+    return str(int(value)), True
 
 
 def near_misses(names: Sequence[str], known: Sequence[str]) -> list[str]:

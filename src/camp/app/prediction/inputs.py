@@ -1,4 +1,4 @@
-"""Inputs of `camp predict`: a folder of images, one image, or a file of vectors."""
+"""Inputs of `camp predict`: a folder of images, one image, another source of images, or a file of vectors."""
 
 import os
 from collections.abc import Callable, Iterator, Sequence
@@ -6,8 +6,11 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Self
 
+from camp.app.inputs.listed import ListedImages, SourceImages
+from camp.app.inputs.sources import Fields, is_folder_of_images, list_source
 from camp.app.workspace.workspace import Workspace
 from camp.core.errors import CampError
+from camp.core.files import checksum
 from camp.core.progress import Progress
 from camp.data.datasets.base import FileReader, Reader
 from camp.data.datasets.folders import image_files
@@ -28,9 +31,11 @@ class PredictionInput:
     """Lists the files that are read, at least those that may be the same file as an existing path."""
 
     @classmethod
-    def open(cls, path: Path, workspace: Workspace, progress: Progress) -> Self:
-        """List the images of `path`, or open the vectors in it, whichever the workspace has learned."""
-        settings = workspace.settings.backbone
+    def open(
+        cls, source: str, workspace: Workspace, progress: Progress, fields: Fields | None = None
+    ) -> Self:
+        """List the images of `source`, or open the vectors in it, whichever the workspace has learned."""
+        settings, path = workspace.settings.backbone, Path(source)
         if settings.backbone == "embeddings":
             if not is_vector_file(path):
                 raise CampError(
@@ -41,7 +46,21 @@ class PredictionInput:
             raise CampError(
                 f"{workspace.name} has learned pictures; give a folder of pictures or a picture, not {path}."
             )
-        return cls.of_images(path, progress)
+        if is_folder_of_images(source):
+            return cls.of_images(path, progress)
+        with progress.track("Listing pictures", 1):
+            return cls.of_listed(list_source(source, fields))
+
+    @classmethod
+    def of_listed(cls, images: ListedImages) -> Self:
+        """Take images that were listed; a change of the files of this machine that hold them makes another input."""
+        return cls(
+            images.reader,
+            images.keys,
+            listing_identity(images),
+            lambda key: "",
+            lambda output: images.files_read(),
+        )
 
     @classmethod
     def of_images(cls, path: Path, progress: Progress) -> Self:
@@ -83,6 +102,13 @@ class PredictionInput:
             lambda key: "",
             lambda output: iter([path]),
         )
+
+
+def listing_identity(images: ListedImages) -> str:
+    """Return what differs for another source, and once the files that hold many images have changed."""
+    if not isinstance(images, SourceImages):
+        return images.source
+    return f"{images.source} {checksum(' '.join(map(file_mark, images.files)).encode())}"
 
 
 def file_mark(path: Path) -> str:

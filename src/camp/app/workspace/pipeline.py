@@ -7,9 +7,10 @@ import contextlib
 import dataclasses
 import os
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Protocol
 
 import numpy as np
 
@@ -26,7 +27,7 @@ from camp.app.workspace.workspace import Workspace
 from camp.core.errors import CampError
 from camp.core.progress import Progress, format_duration
 from camp.data.bank.bank import Bank, BankSpec
-from camp.data.bank.fill import FillResult, fill
+from camp.data.bank.fill import Block, FillResult, fill
 from camp.data.bank.views import BankViews, ViewRenderer, open_bank_views
 from camp.data.datasets.base import Reader
 from camp.data.vector_views import VectorViews
@@ -37,6 +38,23 @@ CROP_SCALE = 0.3
 """Smallest share of the area that a random crop keeps, as for folders of classes in `camp run`."""
 VECTORS = "embeddings"
 """The backbone that takes vectors instead of images."""
+
+
+class RemoteTrunk(Protocol):
+    """Computes digests and views of the images of a batch on other machines, as this one would."""
+
+    def digests(self, keys: Sequence[str]) -> Iterable[bytes | str]:
+        """Yield what `digest_or_fault` returns for each image."""
+
+    def blocks(
+        self,
+        spec: BankSpec,
+        backbone: Backbone,
+        digests: Mapping[str, bytes],
+        keys: Sequence[str],
+        with_augmented: Collection[str],
+    ) -> Iterable[Block]:
+        """Yield what `encode_blocks` yields."""
 
 
 @dataclass(frozen=True)
@@ -50,6 +68,8 @@ class LearnRequest:
     """Number of training epochs; None chooses by the size of the batch."""
     views: int | None = None
     """Augmented views per image; None chooses by the size of the batch."""
+    trunk: RemoteTrunk | None = None
+    """Where images go through the trunk; None is this process."""
 
 
 def learn_folder(
@@ -174,9 +194,8 @@ def _learn_next(
         if isinstance(images, VectorBatch):
             batch = _vector_batch(images, known, backbone, started, progress)
         else:
-            assert isinstance(images, ImageInput)
             assert reader is not None
-            batch = _image_batch(images, known, backbone, reader, budget, folder, started, progress)
+            batch = _image_batch(request, known, backbone, reader, budget, folder, started, progress)
         if bad := batch.unreadable:
             first, left = min(bad.items()), "is" if len(bad) == 1 else "are"
             progress.note(
@@ -195,7 +214,7 @@ def _learn_next(
 
 
 def _image_batch(
-    images: ImageInput,
+    request: LearnRequest,
     known: Knowledge,
     backbone: Backbone,
     reader: ThumbnailReader,
@@ -205,7 +224,11 @@ def _image_batch(
     progress: Progress,
 ) -> ImageBatch:
     """Run images through the trunk."""
-    filled, views_of_digests = fill_bank(backbone, reader, images.keys, budget, folder, progress)
+    images = request.images
+    assert isinstance(images, ImageInput)
+    filled, views_of_digests = fill_bank(
+        backbone, reader, images.keys, budget, folder, progress, request.trunk
+    )
     readable = images.readable(filled.digests, filled.bad, known.images.digests, known.step)
     return ImageBatch(
         images=readable,
@@ -269,13 +292,21 @@ def fill_bank(
     budget: TrainingBudget,
     folder: Path,
     progress: Progress,
+    trunk: RemoteTrunk | None = None,
 ) -> tuple[FillResult, Callable[[Sequence[bytes]], BankViews]]:
     """Run images through the trunk into a view bank in `folder`; return also a function from digests to views."""
     settings = ViewSettings(augmentations=max(budget.views, 2), bank=str(folder))
     augmentation = Augmentation(crop_scale=CROP_SCALE)
     bank = Bank.open(settings, BankSpec.for_encoder(backbone, settings, augmentation))
     with_augmented = set(keys) if budget.views else set()
-    filled = fill(bank, backbone, reader, keys, with_augmented, progress)
+    if trunk is None:
+        filled = fill(bank, backbone, reader, keys, with_augmented, progress)
+    else:
+
+        def blocks(digests: dict[str, bytes], missing: list[str]) -> Iterable[Block]:
+            return trunk.blocks(bank.spec, backbone, digests, missing, with_augmented)
+
+        filled = fill(bank, backbone, reader, keys, with_augmented, progress, blocks, trunk.digests)
     bank = Bank(bank.folder, bank.spec)
     renderer = ViewRenderer(backbone, augmentation, backbone.mean, backbone.std)
     return filled, lambda digests: open_bank_views(bank, digests, backbone.device, renderer)

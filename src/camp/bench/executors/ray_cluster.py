@@ -8,38 +8,29 @@ worker continues from the checkpoint. On other nodes a run works in a temporary 
 import dataclasses
 import io
 import json
-import logging
 import shutil
-import socket
 import tarfile
 import tempfile
 import uuid
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import torch
 
 from camp.bench.executors.base import Job, JobResult
 from camp.bench.executors.job import run_logged_job
 from camp.bench.experiment import BlockMaker, Experiment
 from camp.bench.settings import RunSettings, from_dict, to_dict
-from camp.core.errors import CampError
 from camp.core.files import write_text
 from camp.core.progress import Progress
+from camp.core.ray_cluster import RETRIES, RayCluster, Resources
+from camp.data.bank.block_arrays import BlockArrays, from_arrays, to_arrays
 from camp.data.bank.fill import Block, encode_blocks
 
-RETRIES = 3
-"""Number of times that a task is started again after its worker was lost."""
-CONNECT_SECONDS = 5.0
-"""Time in which a cluster must answer."""
 IMAGES_PER_TASK = 256
 """Number of images of a Ray task that makes part of a bank."""
-
-Blocks = list[tuple[list[str], dict[str, str], dict[str, np.ndarray]]]
-"""Blocks of views as workers send them."""
 
 
 class RayExecutor:
@@ -57,35 +48,15 @@ class RayExecutor:
     def __init__(
         self, address: str | None = None, cpus: float = 1.0, gpus: float = 0.0, jobs: int | None = None
     ) -> None:
-        try:
-            import ray
-        except ImportError:
-            raise CampError('--executor ray needs Ray: pip install "camp-discovery[ray]".') from None
-        self.ray: Any = ray
-        _check_reachable(address)
-        if cpus < 0 or gpus < 0:
-            raise CampError("The numbers of CPUs and GPUs of a run cannot be negative.")
-        try:
-            ray.init(
-                address=address, log_to_driver=False, ignore_reinit_error=True, logging_level=logging.ERROR
-            )
-        except (ConnectionError, RuntimeError, ValueError) as error:
-            where = f"at {address}" if address else "on this machine"
-            raise CampError(f"There is no Ray cluster {where} ({str(error).splitlines()[0]}).") from error
-        self.cpus, self.gpus, self.most = cpus, gpus, jobs
-        room = self.ray.cluster_resources()
-        fits = []
-        for name, need in (("CPU", cpus), ("GPU", gpus)):
-            present = room.get(name, 0.0)
-            if need > present:
-                raise CampError(f"A run needs {need:g} {name}s, and the whole cluster has {present:g}.")
-            if need:
-                fits.append(int(present / need))
-        self.jobs = min(fits, default=1) if jobs is None else jobs
+        self.need = Resources(cpus, gpus)
+        self.cluster = RayCluster("--executor ray", address)
+        self.ray, self.most = self.cluster.ray, jobs
+        fit = self.cluster.number_that_fit(self.need, "A run")
+        self.jobs = fit if jobs is None else jobs
 
     def run(self, jobs: Sequence[Job]) -> Iterator[JobResult | None]:
         """Yield results as jobs end, and None while none does."""
-        run = self._remote(_run)
+        run = self.cluster.task(_run, self.need)
         waiting: list[Job] = list(jobs)
         under_way: dict[Any, Job] = {}
         marker = _Marker(jobs[0].folder.parent.parent)
@@ -94,7 +65,7 @@ class RayExecutor:
                 # Ray queues more jobs than fit, so that no node is ever idle.
                 while waiting and len(under_way) < (self.most or 2 * self.jobs):
                     job = waiting.pop(0)
-                    under_way[run.remote(job, marker.path, marker.token, max(1, int(self.cpus)))] = job
+                    under_way[run.remote(job, marker.path, marker.token, self.need.threads)] = job
                 done, _ = self.ray.wait(list(under_way), num_returns=1, timeout=0.5)
                 if not done:
                     yield None
@@ -105,12 +76,6 @@ class RayExecutor:
             for ref in under_way:
                 self.ray.cancel(ref, force=True)
             marker.remove()
-
-    def _remote(self, function: Callable[..., Any]) -> Any:
-        """Return `function` as a Ray task with the resources of a run."""
-        return self.ray.remote(function).options(
-            num_cpus=self.cpus, num_gpus=self.gpus, max_retries=RETRIES, retry_exceptions=False
-        )
 
     def _error(self, ref: Any, job: Job) -> str | None:
         """Return why a task failed, and store the folder and the log that it sends."""
@@ -133,49 +98,28 @@ class RayExecutor:
 
     def _block_maker(self, settings: RunSettings, train: set[str]) -> BlockMaker:
         """Return what makes blocks of views in tasks of the cluster."""
-        make = self._remote(_views_of)
+        make = self.cluster.task(_views_of, self.need)
         settings_json = json.dumps(to_dict(settings))
 
         def make_blocks(digests: dict[str, bytes], wanted: list[str]) -> Iterable[Block]:
             # Training images first: a block has only training or only test images.
             ordered = sorted(wanted, key=lambda key: key not in train)
-            shards = [ordered[i : i + IMAGES_PER_TASK] for i in range(0, len(ordered), IMAGES_PER_TASK)]
-            refs: list[Any] = []
-            while shards or refs:
-                while shards and len(refs) < 2 * self.jobs:
-                    shard = shards.pop(0)
-                    own = {key: digests[key] for key in shard}
-                    with_augmented = [key for key in shard if key in train]
-                    refs.append(
-                        make.remote(settings_json, shard, own, with_augmented, max(1, int(self.cpus)))
-                    )
-                # In order, so that the bank does not depend on which task ends first.
-                for good, faults, batch in self._blocks(refs.pop(0)):
-                    yield good, faults, {name: torch.from_numpy(x.copy()) for name, x in batch.items()}
+            shards = (ordered[i : i + IMAGES_PER_TASK] for i in range(0, len(ordered), IMAGES_PER_TASK))
+            calls = (
+                (
+                    settings_json,
+                    shard,
+                    {key: digests[key] for key in shard},
+                    [key for key in shard if key in train],
+                    self.need.threads,
+                )
+                for shard in shards
+            )
+            # In order, so that the bank does not depend on which task ends first.
+            for blocks in self.cluster.map_ordered(make, calls, 2 * self.jobs, "A part of the view bank"):
+                yield from from_arrays(blocks)
 
         return make_blocks
-
-    def _blocks(self, ref: Any) -> Blocks:
-        """Return the blocks that a worker has made."""
-        try:
-            blocks: Blocks = self.ray.get(ref)
-        except self.ray.exceptions.RayError as error:
-            reason = str(error).strip().splitlines()[-1]
-            raise CampError(
-                f"A part of the view bank could not be made on the cluster ({reason})."
-            ) from error
-        return blocks
-
-
-def _check_reachable(address: str | None) -> None:
-    """Refuse an address where nothing answers; Ray itself would wait for minutes."""
-    place = (address or "").removeprefix("ray://").rpartition(":")
-    if not place[0]:  # no address, or a word such as auto
-        return
-    try:
-        socket.create_connection((place[0], int(place[2])), CONNECT_SECONDS).close()
-    except (OSError, ValueError) as error:
-        raise CampError(f"There is no Ray cluster at {address} ({error}).") from error
 
 
 class _Marker:
@@ -233,11 +177,11 @@ def _experiment(settings_json: str) -> Experiment:
 
 def _views_of(
     settings_json: str, keys: list[str], digests: dict[str, bytes], train: list[str], threads: int
-) -> Blocks:
+) -> BlockArrays:
     """Make blocks of views in a worker."""
     torch.set_num_threads(threads)
     experiment = _experiment(settings_json)
     blocks = encode_blocks(
         experiment.bank().spec, experiment.backbone, experiment.dataset, digests, keys, set(train)
     )
-    return [(good, faults, {name: x.numpy() for name, x in batch.items()}) for good, faults, batch in blocks]
+    return to_arrays(blocks)

@@ -4,6 +4,7 @@ Images are stored in the order of their digests, which reveals nothing about the
 """
 
 import contextlib
+import functools
 import shutil
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -53,13 +54,19 @@ def fill(
     with_augmented: set[str],
     progress: Progress,
     make_blocks: Callable[[dict[str, bytes], list[str]], Iterable[Block]] | None = None,
+    compute_digests: Callable[[Sequence[str]], Iterable[bytes | str]] | None = None,
 ) -> FillResult:
     """Compute and store the views of the images `keys` that `bank` does not hold yet.
 
     Images in `with_augmented` (training images) need augmented views, the others a clean one.
-    `make_blocks` computes blocks elsewhere, given the digests and the missing keys.
+    `make_blocks` computes blocks elsewhere, given the digests and the missing keys; `compute_digests` computes for each
+    key what `digest_or_fault` returns.
     """
-    digests, bad = _compute_digests(reader, keys, progress)
+    if compute_digests is None:
+        outcomes = threaded_map(functools.partial(digest_or_fault, reader), keys)
+    else:
+        outcomes = iter(compute_digests(keys))
+    digests, bad = _collect_digests(keys, outcomes, progress)
     readable = [key for key in keys if key in digests]
     if not _missing_keys(bank, digests, readable, with_augmented) and bank.sealed():
         return FillResult(digests, bad, 0)
@@ -105,27 +112,33 @@ def _missing_keys(
     return list(missing.values())
 
 
-def _compute_digests(
-    reader: Reader, keys: Sequence[str], progress: Progress
+def digest_or_fault(reader: Reader, key: str) -> bytes | str:
+    """Return the digest of a file, or why it cannot be read."""
+    try:
+        return image_digest(read_image(reader, key))
+    except UnreadableImageError as fault:
+        return str(fault)
+
+
+def _collect_digests(
+    keys: Sequence[str], outcomes: Iterable[bytes | str], progress: Progress
 ) -> tuple[dict[str, bytes], dict[str, str]]:
     """Return the digests of the files that can be read, and why the others cannot."""
-
-    def digest_or_fault(key: str) -> bytes | str:
-        try:
-            return image_digest(read_image(reader, key))
-        except UnreadableImageError as fault:
-            return str(fault)
-
     digests: dict[str, bytes] = {}
     bad: dict[str, str] = {}
     with progress.track("Fingerprints", len(keys)) as bar:
-        for key, outcome in zip(keys, threaded_map(digest_or_fault, keys)):
+        for key, outcome in zip(keys, outcomes):
             if isinstance(outcome, bytes):
                 digests[key] = outcome
             else:
                 bad[key] = outcome
             bar.advance()
     return digests, bad
+
+
+def images_per_block(spec: BankSpec, augmented: bool) -> int:
+    """Return the number of images that are encoded together, with or without augmented views."""
+    return max(1, _VIEWS_PER_BLOCK // (1 + spec.augmentations)) if augmented else TRUNK_BATCH
 
 
 def encode_blocks(
@@ -157,9 +170,10 @@ def encode_blocks(
     keys = list(keys)
     train = [key for key in keys if key in with_augmented]
     rest = [key for key in keys if key not in with_augmented]
-    size = max(1, _VIEWS_PER_BLOCK // (1 + spec.augmentations))
-    blocks = [train[i : i + size] for i in range(0, len(train), size)]
-    blocks += [rest[i : i + TRUNK_BATCH] for i in range(0, len(rest), TRUNK_BATCH)]
+    blocks = []
+    for images, augmented in ((train, True), (rest, False)):
+        size = images_per_block(spec, augmented)
+        blocks += [images[i : i + size] for i in range(0, len(images), size)]
     for readable, faults, outcome in threaded_map(encode, blocks, lookahead=4):
         if isinstance(outcome, Tensor):
             yield readable, faults, run_trunk(trunk, to_device(outcome, device), TRUNK_BATCH)

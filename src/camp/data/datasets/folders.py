@@ -25,11 +25,19 @@ def image_files(root: Path, folder: str = "") -> list[str]:
     Hidden files, files without an image suffix, and links to places outside `root` are ignored. Broken links, pipes
     and devices with an image suffix are listed: reading them raises `UnreadableImageError`.
     """
+    return sorted(_image_files(root, folder))
+
+
+def has_image_files(root: Path) -> bool:
+    """Return whether `image_files` lists any, without looking for more than one."""
+    return next(_image_files(root, ""), None) is not None
+
+
+def _image_files(root: Path, folder: str) -> Iterator[str]:
     top = Path(os.path.realpath(root))
     start = Path(os.path.realpath(root / folder))
-    if not start.is_dir() or not start.is_relative_to(top):
-        return []
-    return sorted(_walk(top, start, folder, frozenset({str(start)})))
+    if start.is_dir() and start.is_relative_to(top):
+        yield from _walk(top, start, folder, frozenset({str(start)}))
 
 
 def _walk(top: Path, directory: Path, prefix: str, above: frozenset[str]) -> Iterator[str]:

@@ -1,13 +1,14 @@
 """Backbones: a frozen trunk, which is run once per view, and a trained tip."""
 
+import copy
 import hashlib
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import torch
 from torch import Tensor, nn
 
 from camp.data.views import Batch, Field, Trunk
-from camp.nn.backbones.engine import OnnxEngine
+from camp.nn.backbones.engine import OnnxEngine, TorchEngine
 
 
 @dataclass
@@ -39,6 +40,13 @@ class Backbone:
     def device(self) -> torch.device:
         """Device of the tip, and of the trunk unless onnxruntime runs it."""
         return next(self.tip.parameters()).device
+
+    def on(self, device: torch.device) -> "Backbone":
+        """Return a copy on another device; a trunk that onnxruntime runs stays on the CPU."""
+        trunk = self.trunk
+        if isinstance(trunk, TorchEngine):
+            trunk = TorchEngine(copy.deepcopy(trunk.trunk), device)
+        return replace(self, trunk=trunk, tip=copy.deepcopy(self.tip).to(device))
 
     def single_threaded_trunk(self) -> Trunk | None:
         """Return the trunk for callers that run one thread per core."""

@@ -25,13 +25,17 @@ class TorchEngine:
 class OnnxEngine:
     """The trunk as an ONNX graph, run by onnxruntime on the CPU."""
 
-    def __init__(self, graph: bytes, names: tuple[str, ...], threads: int) -> None:
+    def __init__(self, graph: bytes, names: tuple[str, ...], threads: int | None) -> None:
         import onnxruntime
 
         options = onnxruntime.SessionOptions()
-        options.intra_op_num_threads = threads
+        options.intra_op_num_threads = threads or torch.get_num_threads()
         self.graph, self.names = graph, names
         self.session = onnxruntime.InferenceSession(graph, options, providers=["CPUExecutionProvider"])
+
+    def __reduce__(self) -> "tuple[type[OnnxEngine], tuple[bytes, tuple[str, ...], None]]":
+        """Let Ray send the engine to another process, which runs it with as many threads as it uses."""
+        return OnnxEngine, (self.graph, self.names, None)
 
     def single_threaded(self) -> "OnnxEngine":
         """Return the same trunk for callers that run one thread per core; made once, which takes a while."""

@@ -1,0 +1,1 @@
+"""Prediction and learning on several machines."""
