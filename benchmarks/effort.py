@@ -48,7 +48,7 @@ from sklearn.linear_model import LogisticRegression
 from sklearn.model_selection import StratifiedKFold
 from sklearn.preprocessing import normalize
 
-from camp.app.inputs.arrays import ArrayImages
+from camp.app.inputs.vectors import VectorBatch
 from camp.app.review.app import review_app
 from camp.app.workspace.knowledge import DISCARDED
 from camp.app.workspace.pipeline import LearnRequest, learn_batch
@@ -243,7 +243,7 @@ def on_the_page(batch: Batch) -> tuple[int, int, int]:
     settings = WorkspaceSettings(BackboneSettings(backbone="embeddings").with_vectors(batch.features))
     workspace = Workspace.in_memory(settings)
     labels = np.where(batch.labelled, batch.truth, None)
-    images = ArrayImages.of_vectors(batch.features, labels)
+    images = VectorBatch.of_array(batch.features, labels)
     learn_batch(workspace, LearnRequest(images), Progress(quiet=True))
     with TestClient(review_app(workspace)) as page:
         reviewer = Reviewer(page, batch)

@@ -447,7 +447,7 @@ def features(files: Sequence[Path], bank: Path) -> np.ndarray:
 
 def learn_months(placed: Sequence[Placed], x: np.ndarray, seed: int) -> list[MonthResult]:
     """Learn the months from the features x (n, D) of the images, and evaluate after each."""
-    from camp.app.inputs.arrays import ArrayImages
+    from camp.app.inputs.vectors import VectorBatch
     from camp.app.workspace.pipeline import VECTORS, LearnRequest, learn_batch
     from camp.app.workspace.storage import WorkspaceSettings
     from camp.app.workspace.workspace import Workspace
@@ -465,7 +465,7 @@ def learn_months(placed: Sequence[Placed], x: np.ndarray, seed: int) -> list[Mon
     for month in MONTHS:
         batch = [placed[row] for row in rows_of[month]]
         labels = [image.name if image.labelled else None for image in batch]
-        request = LearnRequest(ArrayImages.of_vectors(x[rows_of[month]], labels), epochs=0)
+        request = LearnRequest(VectorBatch.of_array(x[rows_of[month]], labels), epochs=0)
         learn_batch(workspace, request, Progress(quiet=True))
         images = workspace.knowledge().images
         images.features = images.features.astype(

@@ -9,8 +9,8 @@ from PIL import Image
 from camp.app.prediction.model import Model
 from camp.data.augmentations import normalise_, to_unit
 from camp.data.datasets.base import FileReader, Reader
-from camp.data.datasets.embeddings import VectorReader
 from camp.data.images import resize_image
+from camp.data.vector_files import VectorReader
 from camp.discovery.class_metric import ClassMetric
 from camp.discovery.open_set import OpenSet
 from camp.nn.backbones import make_backbone
@@ -54,7 +54,7 @@ def reader_for(settings: BackboneSettings, folder: Path, count: int) -> tuple[Re
         return FileReader(folder), write_pictures(folder, count)
     keys = tuple(f"{i:03d}" for i in range(count))
     vectors = np.random.default_rng(5).normal(size=(count, settings.dim)).astype(np.float32)
-    return VectorReader(keys, vectors), list(keys)
+    return VectorReader(vectors), list(keys)
 
 
 def features_of(backbone: Backbone, reader: Reader, keys: list[str]) -> torch.Tensor:

@@ -7,8 +7,8 @@ from camp.core.progress import Progress
 from camp.data.bank.bank import Bank, BankSpec
 from camp.data.bank.fill import fill
 from camp.data.bank.views import FreshViews, ViewRenderer
-from camp.data.datasets.embeddings import VectorReader
 from camp.data.tasks import Task
+from camp.data.vector_files import VectorReader
 from camp.data.view_settings import Augmentation, ViewSettings
 from camp.discovery.open_world_discoverer import MIN_CLUSTER_SIZE, OpenWorldDiscoverer
 from camp.methods.gccd.camp import CampSettings
@@ -42,7 +42,7 @@ def learned(
     keys = tuple(f"{i:04d}" for i in range(len(new)))
     look = ViewSettings(bank=str(tmp_path))
     bank = Bank.open(look, BankSpec.for_encoder(backbone, look, Augmentation()))
-    filled = fill(bank, backbone, VectorReader(keys, new.numpy()), keys, set(), QUIET)
+    filled = fill(bank, backbone, VectorReader(new.numpy()), keys, set(), QUIET)
     renderer = ViewRenderer(backbone, Augmentation(), backbone.mean, backbone.std)
     views = FreshViews(Bank(bank.folder, bank.spec), [filled.digests[key] for key in keys], CPU, renderer)
     method.start_task(Task(1, views, labels, n_novel, None), QUIET)

@@ -15,7 +15,8 @@ from sklearn.utils.validation import check_is_fitted, validate_data
 from torch import Tensor
 
 from camp.app.inputs.arrays import ArrayImages, ImageReader, Label, read_label
-from camp.app.inputs.base import InputError
+from camp.app.inputs.base import BatchInput, InputError
+from camp.app.inputs.vectors import VectorBatch
 from camp.app.prediction.model import Model
 from camp.app.prediction.predict import UNKNOWN, Unreadable, points
 from camp.app.workspace.decisions import Decision, Merged, Named
@@ -156,7 +157,7 @@ class CAMP(ClassNamePrefixFeaturesOutMixin, ClassifierMixin, TransformerMixin, B
         if settings.backbone.backbone == VECTORS:
             x = self._vectors(X, reset=workspace is None)
             settings = dataclasses.replace(settings, backbone=settings.backbone.with_vectors(x))
-            batch = ArrayImages.of_vectors(x, y)
+            batch: BatchInput = VectorBatch.of_array(x, y)
         else:
             batch = ArrayImages.of_images(X, y)
         if workspace is None:

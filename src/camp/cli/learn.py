@@ -1,4 +1,4 @@
-"""`camp learn`: learn a folder of pictures."""
+"""`camp learn`: learn a folder of pictures, or a file of vectors."""
 
 import dataclasses
 import os
@@ -27,12 +27,14 @@ def learn(
     """Learn a folder of pictures: recognise known categories, discover new ones, and keep the old ones.
 
     Pictures in PICTURES/heron/ have the label heron; loose files and those in PICTURES/unlabelled/ have no label. The
-    workspace is created if it does not exist. Afterwards the pictures are no longer needed.
+    workspace is created if it does not exist. Afterwards the pictures are no longer needed. PICTURES may also be a file of
+    feature vectors (n, D) from any model: an .npy file, or an .npz file with the array vectors and perhaps labels.
 
     Args:
         workspace: Folder of the workspace.
-        pictures: Folder of the pictures to learn.
-        labels: CSV file with the columns file and label, for labels in addition to the folder names.
+        pictures: Folder of the pictures to learn, or .npy or .npz file of vectors.
+        labels: CSV file with the columns file and label, for labels in addition to the folder names. For vectors, an
+            .npy file or a text file with a label for each vector, -1 or an empty line for none.
         new: Number of new categories among the pictures without a label, 0 for none. By default it is estimated.
         epochs: Number of training epochs. By default it depends on the size of the batch.
         views: Number of augmented views of each picture for training. By default it depends on the size of the batch.
@@ -45,9 +47,12 @@ def learn(
         quiet: Show no progress.
     """
     with starting(quiet):
+        from camp.app.inputs.base import BatchInput
         from camp.app.inputs.folders import read_folder
+        from camp.app.inputs.vectors import read_vectors
         from camp.app.workspace.pipeline import LearnRequest, learn_folder
         from camp.app.workspace.storage import FolderStorage, WorkspaceSettings
+        from camp.data.vector_files import is_vector_file
 
     place, folder = given_path(workspace, "WORKSPACE"), given_path(pictures, "PICTURES")
     table = given_path(labels, "--labels") if labels is not None else None
@@ -60,7 +65,8 @@ def learn(
         present = FolderStorage.open(place).settings if FolderStorage.exists(place) else WorkspaceSettings()
         of_workspace["backbone"] = dataclasses.replace(present.backbone, **of_backbone)
         settings = dataclasses.replace(present, **of_workspace)
-    request = LearnRequest(read_folder(folder, table), new, epochs, views)
+    images: BatchInput = read_vectors(folder, table) if is_vector_file(folder) else read_folder(folder, table)
+    request = LearnRequest(images, new, epochs, views)
     report = learn_folder(place, request, settings, Progress(quiet))
     try:
         print(report.summary())

@@ -105,9 +105,9 @@ def test_what_is_no_labels_is_refused(labels, sentence):
 
 
 def test_every_row_has_a_fingerprint_of_its_own():
-    a, b = b"a" * 16, b"b" * 16
-    first = unique_digests([a, b, a, a], [], 0)
-    assert bytes(first[0]) == a
+    a, b = np.full(16, 1, np.uint8), np.full(16, 2, np.uint8)
+    first = unique_digests(np.stack([a, b, a, a]), np.empty((0, 16), np.uint8), 0)
+    assert np.array_equal(first[:2], [a, b])
     assert len(np.unique(first, axis=0)) == 4
-    second = unique_digests([a, b], map(bytes, first), 1)
+    second = unique_digests(np.stack([a, b]), first, 1)
     assert len(np.unique(np.concatenate([first, second]), axis=0)) == 6

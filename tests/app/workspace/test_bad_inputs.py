@@ -199,7 +199,7 @@ OPTIONS: list[tuple[str, Callable[[], None], str, str]] = [
     ("another backbone than before", nothing, "learn W february --backbone resnet18", "W was created with other settings and keeps them: leave out options of the backbone"),
     ("another seed than before", nothing, f"learn W february {NEW} --seed 3", "W was created with other settings and keeps them"),
     ("a backbone that is not known", nothing, "learn V february --backbone albatross", 'There is no backbone "albatross"; the names are efficientnet-lite0'),
-    ("a backbone for vectors", nothing, "learn V february --backbone embeddings", "The backbone embeddings takes vectors, not pictures; use camp.CAMP in Python for it."),
+    ("a backbone for vectors", nothing, "learn V february --backbone embeddings", "The backbone embeddings takes vectors, not pictures; give an .npy or .npz file of vectors."),
     ("weights for what takes none", nothing, "learn V february --backbone conv-tiny --weights w.pth", "conv-tiny is trained from scratch and takes no weights; omit them."),
     ("weights that are not there", nothing, "learn V february --weights w.pth", "There is no file w.pth; weights are a .safetensors, .pth, .pt, .bin file"),
     ("weights that are a text", write("w.pth", "my weights"), "learn V february --weights w.pth", "w.pth"),

@@ -1,8 +1,8 @@
-"""Images, vectors and labels that a Python program gives."""
+"""Images and labels that a Python program gives."""
 
 import os
 import threading
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -11,11 +11,11 @@ from numpy.typing import ArrayLike
 from PIL import Image
 from sklearn.utils import column_or_1d
 
-from camp.app.inputs.base import BatchInput, InputError, ReadableImages
+from camp.app.inputs.base import ImageInput, InputError, ReadableImages
 from camp.app.inputs.names import check_name
 from camp.data.bank.bank import image_digest
 from camp.data.datasets.base import FileReader
-from camp.data.datasets.embeddings import VectorReader
+from camp.data.digests import groups, rows_in
 from camp.data.images import UnreadableImageError, decode_image, to_rgb
 
 ImageLike = str | os.PathLike[str] | Image.Image | np.ndarray
@@ -65,10 +65,10 @@ class ImageReader:
 
 
 @dataclass
-class ArrayImages(BatchInput):
-    """A batch of images or vectors of a Python program."""
+class ArrayImages(ImageInput):
+    """A batch of images of a Python program."""
 
-    reader: ImageReader | VectorReader
+    reader: ImageReader
     keys: Sequence[str]
     files: Sequence[str]
     """What each image is called."""
@@ -84,21 +84,15 @@ class ArrayImages(BatchInput):
         files = [reader.file(key) for key in reader.keys]
         return cls(reader, reader.keys, files, *read_labels(labels, len(files)))
 
-    @classmethod
-    def of_vectors(cls, vectors: np.ndarray, labels: ArrayLike | None) -> "ArrayImages":
-        """Make a batch of vectors (n, D)."""
-        keys = tuple(f"row {row}" for row in range(len(vectors)))
-        return cls(VectorReader(keys, vectors), keys, keys, *read_labels(labels, len(keys)))
-
     def readable(
-        self, contents: Mapping[str, bytes], faults: Mapping[str, str], learned: Collection[bytes], step: int
+        self, contents: Mapping[str, bytes], faults: Mapping[str, str], learned: np.ndarray, step: int
     ) -> ReadableImages:
         """Select all images; refuse a batch with an unreadable one."""
         for key, file in zip(self.keys, self.files):
             if key in faults:
                 raise InputError(f"{file} cannot be read: {faults[key]}; nothing was learned.")
-        digests = unique_digests([contents[key] for key in self.keys], learned, step)
-        return ReadableImages(self.keys, self.files, digests, self.labels)
+        found = np.array([list(contents[key]) for key in self.keys], dtype=np.uint8)
+        return ReadableImages(self.keys, self.files, unique_digests(found, learned, step), self.labels)
 
 
 def _listed(images: Iterable[ImageLike]) -> list[ImageLike]:
@@ -182,14 +176,16 @@ def read_label(value: object) -> tuple[str | None, bool]:
     return str(int(value)), True
 
 
-def unique_digests(contents: Sequence[bytes], learned: Collection[bytes], step: int) -> np.ndarray:
-    """Return (n, 16) uint8 digests that differ for all images, even for images with equal content.
+def unique_digests(digests: np.ndarray, learned: np.ndarray, step: int) -> np.ndarray:
+    """Return digests (n, 16) that differ for all images, even for images with equal digests (n, 16).
 
-    In a program, equal rows are still several rows: only the first one keeps the hash of its content.
+    In a program, equal rows are still several rows: only the first one keeps the hash of its content, unless it was
+    `learned` (m, 16) before.
     """
-    used, digests = set(learned), []
-    for row, content in enumerate(contents):
-        digest = content if content not in used else image_digest(content + f" {step} {row}".encode())
-        used.add(digest)
-        digests.append(list(digest))
-    return np.array(digests, dtype=np.uint8)
+    first, group = groups(digests)
+    again = (first[group] != np.arange(len(digests))) | (rows_in(digests, learned) >= 0)
+    found = digests.copy()
+    for row in np.flatnonzero(again):
+        text = digests[row].tobytes() + f" {step} {row}".encode()
+        found[row] = np.frombuffer(image_digest(text), dtype=np.uint8)
+    return found

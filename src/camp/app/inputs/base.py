@@ -1,13 +1,16 @@
-"""The interface of a batch of images as it is given, before the files are read."""
+"""The interface of a batch of images or vectors as it is given, before it is read."""
 
 from abc import ABC, abstractmethod
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
 
 from camp.core.errors import CampError
 from camp.data.datasets.base import Reader
+
+MAX_UNREADABLE = 0.5
+"""A batch of files of which more than this share cannot be read is a mistake."""
 
 
 class InputError(CampError, ValueError):
@@ -29,11 +32,10 @@ class ReadableImages:
 
 
 class BatchInput(ABC):
-    """A batch of images with labels."""
+    """A batch of images or vectors with labels."""
 
     name: str
     """What the batch is called."""
-    reader: Reader
     keys: Sequence[str]
     labels: Sequence[str | None]
     """The name that each image is labelled with, None where it has no label."""
@@ -44,15 +46,21 @@ class BatchInput(ABC):
         """Return sentences about labels that look like misspelled `names` of known categories."""
         return []
 
+
+class ImageInput(BatchInput):
+    """A batch of image files or images in memory."""
+
+    reader: Reader
+
     @abstractmethod
     def readable(
-        self, contents: Mapping[str, bytes], faults: Mapping[str, str], learned: Collection[bytes], step: int
+        self, contents: Mapping[str, bytes], faults: Mapping[str, str], learned: np.ndarray, step: int
     ) -> ReadableImages:
         """Select the images that are learned.
 
         Args:
             contents: Hash of the content of each readable image, by key.
             faults: Why each other image could not be read, by key.
-            learned: Digests of the images that were learned before.
+            learned: (m, 16) digests of the images that were learned before.
             step: Number of learning steps so far.
         """

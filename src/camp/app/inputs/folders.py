@@ -3,14 +3,14 @@
 import functools
 import io
 import unicodedata
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from csv import DictReader, Error
 from dataclasses import dataclass
 from pathlib import Path, PureWindowsPath
 
 import numpy as np
 
-from camp.app.inputs.base import BatchInput, ReadableImages
+from camp.app.inputs.base import MAX_UNREADABLE, ImageInput, ReadableImages
 from camp.app.inputs.names import UNLABELLED_FOLDERS, check_name, near_misses, normalised
 from camp.core.csv_output import unescape_cell
 from camp.core.errors import CampError
@@ -21,12 +21,10 @@ SEPARATORS = ",;\t"
 """Characters that may separate the columns of a CSV file."""
 MAX_CONTRADICTIONS, MAX_MISSING = 20, 5
 """Contradictions, and rows of missing files, that an error message lists."""
-MAX_UNREADABLE = 0.5
-"""A batch of which more than this share cannot be read is a mistake."""
 
 
 @dataclass
-class FolderImages(BatchInput):
+class FolderImages(ImageInput):
     """The images of a folder, with labels."""
 
     root: Path
@@ -43,7 +41,7 @@ class FolderImages(BatchInput):
         return near_misses([label for label in self.labels if label is not None], names)
 
     def readable(
-        self, contents: Mapping[str, bytes], faults: Mapping[str, str], learned: Collection[bytes], step: int
+        self, contents: Mapping[str, bytes], faults: Mapping[str, str], learned: np.ndarray, step: int
     ) -> ReadableImages:
         """Select the readable images, each once; refuse a batch most of which cannot be read."""
         images, remarks = merge_copies(self, contents)

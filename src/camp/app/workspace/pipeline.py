@@ -3,6 +3,7 @@
 `camp learn` (`learn_folder`) and `camp.CAMP` use the same path (`learn_batch`).
 """
 
+import contextlib
 import dataclasses
 import os
 import time
@@ -12,8 +13,9 @@ from pathlib import Path
 
 import numpy as np
 
-from camp.app.inputs.base import BatchInput, InputError
+from camp.app.inputs.base import BatchInput, ImageInput, InputError
 from camp.app.inputs.folders import FolderImages
+from camp.app.inputs.vectors import NOT_FINITE, VectorBatch
 from camp.app.workspace.knowledge import Knowledge, count
 from camp.app.workspace.learning import ImageBatch, LearnedBatch, learn
 from camp.app.workspace.report import BatchReport
@@ -27,6 +29,7 @@ from camp.data.bank.bank import Bank, BankSpec
 from camp.data.bank.fill import FillResult, fill
 from camp.data.bank.views import BankViews, ViewRenderer, open_bank_views
 from camp.data.datasets.base import Reader
+from camp.data.vector_views import VectorViews
 from camp.data.view_settings import Augmentation, ViewSettings
 from camp.nn.backbones.base import Backbone
 
@@ -62,10 +65,9 @@ def learn_folder(
         try:
             if FolderStorage.exists(path):
                 present = FolderStorage.open(path).settings
-                _check_settings(path, present, settings)
+                _check_settings(path, present, settings, request.images)
                 return learn_batch(Workspace.open(path), request, progress)
-            _check_settings(path, settings or WorkspaceSettings(), settings)
-            report = _learn_first(path, request, settings or WorkspaceSettings(), progress)
+            report = _learn_first(path, request, _new_settings(settings, request.images), progress)
             if report is not None:
                 return report
         except WorkspaceGoneError:  # another process could not learn the first batch, and has cleared it away
@@ -95,17 +97,44 @@ def _learn_first(
             raise
 
 
-def _check_settings(path: Path, present: WorkspaceSettings, given: WorkspaceSettings | None) -> None:
-    """Refuse other settings than those of the workspace, and a backbone that takes no images."""
+def _check_settings(
+    path: Path, present: WorkspaceSettings, given: WorkspaceSettings | None, images: BatchInput
+) -> None:
+    """Refuse other settings than those of the workspace, and a batch that its backbone does not take."""
     if given is not None and given != present:
         raise CampError(
             f"{path} was created with other settings and keeps them: leave out options of the backbone, --seed and "
             "--thumbnails, or create another workspace."
         )
-    if present.backbone.backbone == VECTORS:
+    takes_vectors, has_vectors = present.backbone.backbone == VECTORS, isinstance(images, VectorBatch)
+    if takes_vectors != has_vectors:
+        kinds = ("vectors", "pictures") if takes_vectors else ("pictures", "vectors")
         raise CampError(
-            "The backbone embeddings takes vectors, not pictures; use camp.CAMP in Python for it."
+            f"{path} was created with {kinds[0]}, and {images.name} holds {kinds[1]}; create another workspace."
         )
+    if isinstance(images, VectorBatch) and images.vectors.shape[1] != present.backbone.dim:
+        raise CampError(
+            f"The vectors of {images.name} have {images.vectors.shape[1]} numbers, and {path} was created with vectors "
+            f"of {present.backbone.dim}; create another workspace."
+        )
+
+
+def _new_settings(given: WorkspaceSettings | None, images: BatchInput) -> WorkspaceSettings:
+    """Return the settings of a new workspace; those of the backbone for vectors depend on the first batch."""
+    settings = given or WorkspaceSettings()
+    named = settings.backbone.backbone
+    if not isinstance(images, VectorBatch):
+        if named == VECTORS:
+            raise CampError(
+                "The backbone embeddings takes vectors, not pictures; give an .npy or .npz file of vectors."
+            )
+        return settings
+    if settings.backbone.weights is not None or named not in (None, VECTORS):
+        raise CampError(
+            f"{images.name} holds vectors, which need no network; leave out --backbone and --weights."
+        )
+    backbone = settings.backbone.with_name(VECTORS).with_vectors(images.vectors)
+    return dataclasses.replace(settings, backbone=backbone)
 
 
 def learn_batch(workspace: Workspace, request: LearnRequest, progress: Progress) -> BatchReport:
@@ -116,7 +145,9 @@ def learn_batch(workspace: Workspace, request: LearnRequest, progress: Progress)
     budget, learned = plan(request, workspace.settings), None
     try:
         with workspace.storage.lock(progress):
-            reader = ThumbnailReader(request.images.reader, workspace.storage)
+            images, reader = request.images, None
+            if isinstance(images, ImageInput):
+                reader = ThumbnailReader(images.reader, workspace.storage)
             learned = _learn_next(workspace, request, reader, budget, progress)
             _store(workspace, learned, reader, progress)
     except KeyboardInterrupt as stop:
@@ -129,7 +160,7 @@ def learn_batch(workspace: Workspace, request: LearnRequest, progress: Progress)
 def _learn_next(
     workspace: Workspace,
     request: LearnRequest,
-    reader: ThumbnailReader,
+    reader: ThumbnailReader | None,
     budget: TrainingBudget,
     progress: Progress,
 ) -> LearnedBatch:
@@ -140,25 +171,19 @@ def _learn_next(
     known = workspace.knowledge() if workspace.learned() else Knowledge.empty(backbone.dim)
     _announce(images, budget, list(known.named()), backbone, progress)
     with workspace.storage.bank() as folder:
-        filled, views_of_digests = fill_bank(backbone, reader, images.keys, budget, folder, progress)
-        learned_before = {bytes(digest) for digest in known.images.digests}
-        readable = images.readable(filled.digests, filled.bad, learned_before, known.step)
-        if filled.bad:
-            first, left = min(filled.bad.items()), "is" if len(filled.bad) == 1 else "are"
+        if isinstance(images, VectorBatch):
+            batch = _vector_batch(images, known, backbone, started, progress)
+        else:
+            assert isinstance(images, ImageInput)
+            assert reader is not None
+            batch = _image_batch(images, known, backbone, reader, budget, folder, started, progress)
+        if bad := batch.unreadable:
+            first, left = min(bad.items()), "is" if len(bad) == 1 else "are"
             progress.note(
-                f"{count(len(filled.bad), 'picture')} cannot be read and {left} left out "
-                f"(first: {first[0]}: {first[1]})."
+                f"{count(len(bad), 'picture')} cannot be read and {left} left out (first: {first[0]}: {first[1]})."
             )
-        for remark in readable.remarks:
+        for remark in batch.images.remarks:
             progress.note(remark)
-        batch = ImageBatch(
-            images=readable,
-            views=views_of_digests([filled.digests[key] for key in readable.keys]),
-            name=images.name,
-            numeric_labels=images.numeric_labels,
-            unreadable=filled.bad,
-            started=started,
-        )
         seed = workspace.settings.seed
         learned = learn(
             known, backbone, batch, new=request.new, epochs=budget.epochs, seed=seed, progress=progress
@@ -169,12 +194,54 @@ def _learn_next(
     return dataclasses.replace(learned, step=dataclasses.replace(learned.step, trunk=backbone.fingerprint))
 
 
-def _store(workspace: Workspace, learned: LearnedBatch, reader: ThumbnailReader, progress: Progress) -> None:
-    """Write thumbnails and the step; the lock must be held."""
-    with (
-        new_thumbnails(workspace.storage, learned, reader, progress),
-        progress.track("Writing", 1),
-    ):
+def _image_batch(
+    images: ImageInput,
+    known: Knowledge,
+    backbone: Backbone,
+    reader: ThumbnailReader,
+    budget: TrainingBudget,
+    folder: Path,
+    started: float,
+    progress: Progress,
+) -> ImageBatch:
+    """Run images through the trunk."""
+    filled, views_of_digests = fill_bank(backbone, reader, images.keys, budget, folder, progress)
+    readable = images.readable(filled.digests, filled.bad, known.images.digests, known.step)
+    return ImageBatch(
+        images=readable,
+        views=views_of_digests([filled.digests[key] for key in readable.keys]),
+        name=images.name,
+        numeric_labels=images.numeric_labels,
+        unreadable=filled.bad,
+        started=started,
+    )
+
+
+def _vector_batch(
+    images: VectorBatch, known: Knowledge, backbone: Backbone, started: float, progress: Progress
+) -> ImageBatch:
+    """Take vectors as they are: they have no trunk, and where they are is as good as a view bank."""
+    digests, finite = images.digests(progress)
+    rows, readable = images.readable(digests, finite, known.images.digests, known.step)
+    augmentation = Augmentation(crop_scale=CROP_SCALE)
+    return ImageBatch(
+        images=readable,
+        views=VectorViews(images.vectors, rows, digests[rows], backbone.device, augmentation),
+        name=images.name,
+        numeric_labels=images.numeric_labels,
+        unreadable={images.keys[row]: NOT_FINITE for row in np.flatnonzero(~finite).tolist()},
+        started=started,
+    )
+
+
+def _store(
+    workspace: Workspace, learned: LearnedBatch, reader: ThumbnailReader | None, progress: Progress
+) -> None:
+    """Write thumbnails of images, and the step; the lock must be held."""
+    thumbnails: contextlib.AbstractContextManager[None] = contextlib.nullcontext()
+    if reader is not None:
+        thumbnails = new_thumbnails(workspace.storage, learned, reader, progress)
+    with thumbnails, progress.track("Writing", 1):
         workspace.add_step(learned.step)
 
 

@@ -7,28 +7,9 @@ import numpy as np
 from camp.core.errors import CampError
 from camp.data.datasets.base import Dataset, holdout_mask
 from camp.data.datasets.info import DatasetInfo
-from camp.data.images import UnreadableImageError
+from camp.data.vector_files import VectorReader
 
 TEST_SHARE = 0.2
-
-
-class VectorReader:
-    """Reader of the rows of `vectors` (N, D) float32."""
-
-    def __init__(self, keys: tuple[str, ...], vectors: np.ndarray) -> None:
-        self.rows = {key: row for row, key in enumerate(keys)}
-        self.vectors = vectors
-
-    def read(self, key: str) -> bytes:
-        """Return the vector as little-endian bytes."""
-        return bytes(self.vectors[self.rows[key]].astype("<f4").tobytes())
-
-    def decode(self, data: bytes, min_size: int | None = None) -> np.ndarray:
-        """Decode the bytes to a vector (D,) float32."""
-        vector = np.frombuffer(data, dtype="<f4").astype(np.float32)
-        if len(vector) != self.vectors.shape[1]:
-            raise UnreadableImageError(f"{len(vector)} numbers are not a vector of {self.vectors.shape[1]}")
-        return vector
 
 
 def load(data: Path) -> Dataset:
@@ -63,7 +44,7 @@ def load(data: Path) -> Dataset:
         keys=keys,
         labels=positions.astype(np.int64),
         is_test=_test_mask(data, arrays, labels),
-        reader=VectorReader(keys, vectors),
+        reader=VectorReader(vectors),
     )
 
 

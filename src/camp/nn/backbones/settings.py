@@ -31,6 +31,9 @@ FROM_SCRATCH = ("resnet18", "resnet18-slim", "conv-tiny", "embeddings")
 MAX_RESOLUTION = 2048
 """Largest side of the resized images: more would need more memory than machines have."""
 
+_BLOCK = 100_000
+"""Number of vectors whose scale is computed at a time."""
+
 NAMES = (DEFAULT_NAME, *VIT_WEIGHTS, *FROM_SCRATCH)
 
 
@@ -112,8 +115,17 @@ class BackboneSettings:
         return sorted(path.iterdir()) if path.is_dir() else [path]
 
     def with_vectors(self, vectors: np.ndarray) -> Self:
-        """Return the settings for vectors like `vectors` (n, D): their length, and their scale unless it is set."""
-        rms = float(np.sqrt(np.mean(np.square(vectors, dtype=np.float64))))
+        """Return the settings for vectors like `vectors` (n, D): their length, and their scale unless it is set.
+
+        Vectors that are not finite do not count.
+        """
+        means, sizes = [], []
+        for start in range(0, len(vectors), _BLOCK):
+            squares = np.square(vectors[start : start + _BLOCK], dtype=np.float64)
+            squares = squares[np.isfinite(squares).all(axis=1)]
+            means.append(squares.mean() if len(squares) else 0.0)
+            sizes.append(len(squares))
+        rms = float(np.sqrt(np.dot(means, np.divide(sizes, max(sum(sizes), 1)))))
         return dataclasses.replace(self, dim=vectors.shape[1], vector_rms=self.vector_rms or rms or None)
 
 
