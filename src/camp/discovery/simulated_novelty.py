@@ -36,6 +36,7 @@ from camp.discovery.category_mixture import (
     MixtureParameters,
     discover_by_mixture,
     fit_mixtures,
+    numbers_of_novel,
 )
 from camp.discovery.category_search import curve, random_groups
 from camp.discovery.class_metric import Components, compares_directions, fit_components, total_scatter
@@ -79,12 +80,15 @@ class ParameterGrid:
     power: tuple[float, ...] = (0.5, 0.25, 1.0)
     equal_widths: tuple[bool, ...] = (False, True)
     size_prior: bool = True
-    """As in `MixtureParameters`, and not selected; so is the next."""
+    """As in `MixtureParameters`, and not selected; so are the next two."""
     start_factor: int = 2
+    removed_share: float = 0.0
 
     def default(self) -> DiscoveryParameters:
         """Parameters where nothing can be cross-validated."""
-        mixture = MixtureParameters(self.power[0], self.size_prior, self.start_factor, self.equal_widths[0])
+        mixture = MixtureParameters(
+            self.power[0], self.size_prior, self.start_factor, self.equal_widths[0], self.removed_share
+        )
         return DiscoveryParameters(self.shrinkage[0], self.n_components[0], mixture)
 
     def shrinkages(self, parameters: DiscoveryParameters) -> list[DiscoveryParameters]:
@@ -184,7 +188,7 @@ class SimulatedNovelty:
 
     Features (n, D) are of unit length where directions alone are compared; the scatter is that of
     earlier batches, `known` are the categories of these that may return, and `returning` is as in
-    `FeatureBatch`.
+    `FeatureBatch`. Of more than `max_samples` images, by default MAX_SAMPLES, a random sample is used.
     """
 
     def __init__(
@@ -196,9 +200,10 @@ class SimulatedNovelty:
         grid: ParameterGrid,
         generator: torch.Generator,
         returning: bool = False,
+        max_samples: int | None = None,
     ) -> None:
-        if len(features) > MAX_SAMPLES:
-            sample = torch.randperm(len(features), generator=generator)[:MAX_SAMPLES].sort().values
+        if len(features) > (most := max_samples or MAX_SAMPLES):
+            sample = torch.randperm(len(features), generator=generator)[:most].sort().values
             features, labels = features[sample], labels[sample]
         self.features, self.labels, self.grid, self.generator = features, labels, grid, generator
         self.known, self.returning = known, returning
@@ -255,7 +260,7 @@ class SimulatedNovelty:
             data, draw = self._data(fold, parameters), torch.Generator().manual_seed(seed)
             count = min(self._n_hidden(fold) + n_novel, _n_unlabelled(fold))
             found = discover_by_mixture(data, count, parameters.mixture, draw)
-            return fold.score(found.argmax(dim=1), self.labels)
+            return fold.score(found.weights.argmax(dim=1), self.labels)
 
         return list(threaded_map(lambda pair: score(*pair), zip(self.folds[folds], self.seeds[folds])))
 
@@ -291,9 +296,15 @@ class SimulatedNovelty:
         data, draw = self._data(fold, parameters), torch.Generator().manual_seed(seed)
         n_hidden = min(self._n_hidden(fold), _n_unlabelled(fold))
         most = min(n_hidden + max_novel, _n_unlabelled(fold))
-        mixtures = fit_mixtures(data, most, n_hidden, parameters.mixture, draw)
+        numbers = self._numbers(max_novel)
+        tried = sorted({min(n_hidden + number, most) for number in numbers}, reverse=True)
+        mixtures = fit_mixtures(data, tried, parameters.mixture, draw)
         found = {mixture.n_novel - n_hidden: mixture.weights.argmax(dim=1) for mixture in mixtures}
-        return {number: found[min(number, most - n_hidden)] for number in range(max_novel + 1)}
+        return {number: found[min(number, most - n_hidden)] for number in sorted(numbers)}
+
+    def _numbers(self, max_novel: int) -> list[int]:
+        """Numbers of novel categories that are compared, descending."""
+        return numbers_of_novel(max_novel, 0, self.grid.removed_share, self.n_known // MIN_FOLDS)
 
     def _data(self, fold: Fold, parameters: DiscoveryParameters) -> MixtureData:
         shrinkage = parameters.shrinkage

@@ -62,7 +62,8 @@ class CampPlusSettings(CampSettings):
         """Return the values that parameters are selected from; those that were given are fixed."""
         given = {name: getattr(self, name) for name in ("shrinkage", "n_components", "power", "equal_widths")}
         selected = {name: (value,) for name, value in given.items() if value is not None}
-        return ParameterGrid(**selected, size_prior=self.size_prior, start_factor=self.start_factor)
+        grid = ParameterGrid(size_prior=self.size_prior, start_factor=self.start_factor)
+        return replace(grid, **selected)
 
     def __post_init__(self) -> None:
         super().__post_init__()
