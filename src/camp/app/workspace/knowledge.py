@@ -16,6 +16,7 @@ import torch
 
 from camp.app.workspace.kept_unknown import KeptImages
 from camp.core.errors import CampError
+from camp.core.large_arrays import copy_rows
 from camp.discovery.calibration import Calibration
 from camp.discovery.class_metric import ClassMetric
 
@@ -111,7 +112,8 @@ class Images:
         """Return the images in `rows`."""
         if len(rows) == len(self):
             return self
-        columns = {name: values[rows] for name, values in vars(self).items() if name != "files"}
+        names = [field.name for field in dataclasses.fields(self) if field.name != "files"]
+        columns = {name: copy_rows(getattr(self, name), rows) for name in names}
         return Images(files=[self.files[row] for row in rows], **columns)
 
 
@@ -194,6 +196,8 @@ class Knowledge:
 
     def pending(self) -> np.ndarray:
         """Return the rows of the kept unknown images that were neither learned nor dismissed."""
+        if not len(self.kept.digests):
+            return np.empty(0, np.int64)
         done = self.dismissed | {bytes(digest).hex() for digest in self.images.digests}
         return np.array([row for row, digest in enumerate(self.kept.digests) if digest not in done], np.int64)
 

@@ -16,8 +16,6 @@ from pathlib import Path
 import numpy as np
 from pydantic import BaseModel, TypeAdapter, ValidationError
 from safetensors import SafetensorError
-from safetensors.numpy import load_file
-from safetensors.numpy import save as save_arrays
 from safetensors.torch import load_file as load_tensors
 from safetensors.torch import save as save_tensors
 from torch import Tensor
@@ -27,6 +25,7 @@ from camp.app.workspace.report import BatchReport
 from camp.core.csv_output import csv_text
 from camp.core.errors import CampError
 from camp.core.files import file_checksum, make_folder, read_json, replace_folder
+from camp.core.safetensors_files import map_arrays, write_arrays
 from camp.discovery.calibration import Calibration
 from camp.discovery.class_metric import ClassMetric
 
@@ -131,8 +130,9 @@ def save_step(folder: Path, step: Step) -> None:
     knowledge, images = step.knowledge, step.knowledge.images
     with (folder / "features.npy").open("wb") as file:
         np.save(file, images.features, allow_pickle=False)
-    columns = {key: np.ascontiguousarray(getattr(images, name)) for key, name in _COLUMNS.items()}
-    _write(folder / "pictures.safetensors", save_arrays(columns))
+    write_arrays(
+        folder / "pictures.safetensors", {key: getattr(images, name) for key, name in _COLUMNS.items()}
+    )
     for name, tensors in (("tip", step.tip), ("metric", knowledge.metric.state())):
         contiguous = {key: t.detach().cpu().contiguous() for key, t in tensors.items()}
         _write(folder / f"{name}.safetensors", save_tensors(contiguous))
@@ -159,7 +159,7 @@ def load_step(folder: Path, verifier: FileVerifier | None = None) -> Knowledge:
         files = ("categories.json", *(name for name in MODEL_FILES if name != "tip.safetensors"))
         verified = (verifier or FileVerifier()).verify(folder, *files)
         about = _CategoriesFile.model_validate(read_json(folder / "categories.json"))
-        columns = load_file(folder / "pictures.safetensors")
+        columns = map_arrays(folder / "pictures.safetensors")
         knowledge = Knowledge(
             step=about.step,
             categories={category.id: category for category in about.categories},

@@ -14,6 +14,7 @@ Training is CAMP's, and off by default (docs/results.md, "Ablation of CAMP+").
 """
 
 from dataclasses import dataclass, replace
+from typing import Any
 
 from torch import Tensor
 
@@ -61,7 +62,7 @@ class CampPlusSettings(CampSettings):
     def grid(self) -> ParameterGrid:
         """Return the values that parameters are selected from; those that were given are fixed."""
         given = {name: getattr(self, name) for name in ("shrinkage", "n_components", "power", "equal_widths")}
-        selected = {name: (value,) for name, value in given.items() if value is not None}
+        selected: dict[str, Any] = {name: (value,) for name, value in given.items() if value is not None}
         grid = ParameterGrid(size_prior=self.size_prior, start_factor=self.start_factor)
         return replace(grid, **selected)
 
