@@ -35,7 +35,6 @@ from camp.discovery.large_batches import (
     BlockClassifier,
     grid_for_samples,
     is_large,
-    max_samples,
     sample_rows,
 )
 from camp.discovery.number_of_categories import estimate_without_labels
@@ -102,7 +101,7 @@ class CampPlusDiscoverer(SemiSupervisedKMeansDiscoverer):
             sample = batch.subset(self._sample_rows(batch))
             result = self.discover_by_sample(sample, batch.features, batch.labels, lambda u: u, progress)
             return replace(result, centroids=_centroids_of_assigned(batch, result))
-        u, fit = batch.features, self._fit(batch, self.grid, None, progress)
+        u, fit = batch.features, self._fit(batch, self.grid, progress)
         weights, known = fit.weights, fit.classes
         # Novel categories may be empty or small, and those of earlier batches need not return.
         kept = self._kept(torch.bincount(weights.argmax(dim=1), minlength=weights.shape[1]), len(known))
@@ -131,7 +130,7 @@ class CampPlusDiscoverer(SemiSupervisedKMeansDiscoverer):
             The categories without their centroids.
         """
         n_known = len(torch.cat([sample.labels[sample.labels != UNLABELLED], sample.known.labels]).unique())
-        fit = self._fit(sample, grid_for_samples(self.grid, n_known), max_samples(n_known), progress)
+        fit = self._fit(sample, grid_for_samples(self.grid, n_known), progress)
         classifier = BlockClassifier(lambda x: fit.points(transform(x)), fit.categories)
         assignments = classifier.assign(features, labels, fit.classes, self.min_size, progress)
         sizes = torch.bincount(assignments, minlength=len(fit.categories.log_priors))
@@ -152,13 +151,11 @@ class CampPlusDiscoverer(SemiSupervisedKMeansDiscoverer):
             kept[sizes.argmax()] = True
         return kept
 
-    def _fit(
-        self, batch: FeatureBatch, grid: ParameterGrid, samples: int | None, progress: Progress
-    ) -> "_MixtureFit":
-        """Select parameters and fit the mixture to a batch; novelty is simulated with at most `samples` images."""
+    def _fit(self, batch: FeatureBatch, grid: ParameterGrid, progress: Progress) -> "_MixtureFit":
+        """Select parameters and fit the mixture to a batch."""
         u, labels = batch.features, batch.labels
         axes = _leading_axes(u)
-        simulation = self._simulation(batch, axes, "after", grid, samples)
+        simulation = self._simulation(batch, axes, "after", grid)
         n_novel, estimate = batch.number(lambda: self._estimate_by(simulation, batch, axes, progress))
         parameters, score = select_parameters(simulation, n_novel, estimate is not None, progress)
         labelled = labels != UNLABELLED
@@ -209,7 +206,7 @@ class CampPlusDiscoverer(SemiSupervisedKMeansDiscoverer):
         self.shrinkage, self._whitening = float(state["shrinkage"]), None
 
     def _simulation(
-        self, batch: FeatureBatch, axes: Tensor, when: str, grid: ParameterGrid, samples: int | None
+        self, batch: FeatureBatch, axes: Tensor, when: str, grid: ParameterGrid
     ) -> SimulatedNovelty:
         draw = generator(batch.seed, "simulation", batch.index, when)
         return SimulatedNovelty(
@@ -220,18 +217,17 @@ class CampPlusDiscoverer(SemiSupervisedKMeansDiscoverer):
             grid,
             draw,
             batch.returning,
-            samples,
         )
 
     @single_threaded()
     def _estimate(self, batch: FeatureBatch, progress: Progress, when: str) -> NumberEstimate:
-        grid, samples = self.grid, None
+        grid = self.grid
         if is_large(len(batch.features)):
             batch = batch.subset(self._sample_rows(batch))
             n_known = len(torch.cat([batch.labels[batch.labels != UNLABELLED], batch.known.labels]).unique())
-            grid, samples = grid_for_samples(grid, n_known), max_samples(n_known)
+            grid = grid_for_samples(grid, n_known)
         axes = _leading_axes(batch.features)
-        return self._estimate_by(self._simulation(batch, axes, when, grid, samples), batch, axes, progress)
+        return self._estimate_by(self._simulation(batch, axes, when, grid), batch, axes, progress)
 
     def _estimate_by(
         self, simulation: SimulatedNovelty, batch: FeatureBatch, axes: Tensor, progress: Progress

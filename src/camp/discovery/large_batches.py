@@ -24,7 +24,8 @@ MAX_IMAGES = 20_000
 MAX_LABELLED, MAX_PER_CLASS = 20_000, 30
 """Labelled images of a sample: in all, and of a class."""
 MANY_CLASSES = 300
-"""From this number of known classes on, parameters are the defaults: what their selection costs grows with its square."""
+"""From this number of known classes on, only powers are compared, on FOLDS folds: what selection costs grows with its square."""
+FOLDS, POWERS = 2, (1.0, 0.5)
 SAMPLES_PER_CLASS = 10
 """Images of each known class in the sample that novelty is simulated with, if that is more than `MAX_SAMPLES`."""
 REMOVED_SHARE = 0.08
@@ -79,7 +80,9 @@ def evenly_spaced(labels: Tensor, most: int) -> Tensor:
 
 def grid_for_samples(grid: ParameterGrid, n_known: int) -> ParameterGrid:
     """Return the values that parameters are selected from in a large batch with `n_known` known classes."""
-    grid = replace(grid, removed_share=REMOVED_SHARE)
+    grid = replace(
+        grid, removed_share=REMOVED_SHARE, max_samples=max(MAX_SAMPLES, SAMPLES_PER_CLASS * n_known)
+    )
     if n_known < MANY_CLASSES:
         return grid
     # The means of many classes fill more directions than those of a few.
@@ -87,14 +90,10 @@ def grid_for_samples(grid: ParameterGrid, n_known: int) -> ParameterGrid:
         grid,
         shrinkage=grid.shrinkage[:1],
         n_components=(max(grid.n_components),),
-        power=grid.power[:1],
+        power=grid.power[:1] if len(grid.power) == 1 else POWERS,
         equal_widths=grid.equal_widths[:1],
+        max_folds=FOLDS,
     )
-
-
-def max_samples(n_known: int) -> int:
-    """Return the number of images that novelty is simulated with."""
-    return max(MAX_SAMPLES, SAMPLES_PER_CLASS * n_known)
 
 
 @dataclass(frozen=True)

@@ -83,6 +83,10 @@ class ParameterGrid:
     """As in `MixtureParameters`, and not selected; so are the next two."""
     start_factor: int = 2
     removed_share: float = 0.0
+    max_samples: int | None = None
+    """Number of images with which novelty is simulated; of more, a random sample is used. None: MAX_SAMPLES."""
+    max_folds: int | None = None
+    """Number of folds, by default at least MIN_FOLDS."""
 
     def default(self) -> DiscoveryParameters:
         """Parameters where nothing can be cross-validated."""
@@ -188,7 +192,7 @@ class SimulatedNovelty:
 
     Features (n, D) are of unit length where directions alone are compared; the scatter is that of
     earlier batches, `known` are the categories of these that may return, and `returning` is as in
-    `FeatureBatch`. Of more than `max_samples` images, by default MAX_SAMPLES, a random sample is used.
+    `FeatureBatch`.
     """
 
     def __init__(
@@ -200,9 +204,8 @@ class SimulatedNovelty:
         grid: ParameterGrid,
         generator: torch.Generator,
         returning: bool = False,
-        max_samples: int | None = None,
     ) -> None:
-        if len(features) > (most := max_samples or MAX_SAMPLES):
+        if len(features) > (most := grid.max_samples or MAX_SAMPLES):
             sample = torch.randperm(len(features), generator=generator)[:most].sort().values
             features, labels = features[sample], labels[sample]
         self.features, self.labels, self.grid, self.generator = features, labels, grid, generator
@@ -211,6 +214,7 @@ class SimulatedNovelty:
         labelled_classes = labels[labels != UNLABELLED].unique()
         self.n_known = len(torch.cat([labelled_classes, known.labels]).unique())
         self.folds = list(self._make_folds(scatter)) if len(labelled_classes) >= MIN_CLASSES else []
+        self.folds = self.folds[: grid.max_folds]
         self.whole = self._hide_nothing(scatter)
         self.seeds = torch.randint(2**31, (len(self.folds),), generator=generator).tolist()
         self.selected = grid.default()
