@@ -12,11 +12,11 @@ from safetensors import safe_open
 
 from camp.core.large_arrays import row_blocks
 
-_TYPES = {"float32": "F32", "int32": "I32", "uint8": "U8"}
+_TYPES = {"float64": "F64", "int64": "I64", "float32": "F32", "int32": "I32", "uint8": "U8"}
 
 
 def write_arrays(path: Path, arrays: Mapping[str, np.ndarray]) -> None:
-    """Write arrays (n, ...) of the types float32, int32 and uint8, a block at a time."""
+    """Write arrays (n, ...) of the types float64, int64, float32, int32 and uint8, a block at a time."""
     # Wide types first, so that all are aligned.
     ordered = sorted(arrays.items(), key=lambda item: (-item[1].itemsize, item[0]))
     header, end = {}, 0

@@ -172,7 +172,7 @@ def _fold(members: Members, number: int, count: int, n_components: int) -> _Fold
         return None
     labels = index.masked_fill(~fitted, UNLABELLED)
     metric = ClassMetric.fit(features[rest], labels[rest], n_components)
-    columns = torch.searchsorted(present, index)
+    columns = torch.searchsorted(present, index.contiguous())
     centroids = metric.centroids(metric.transform(features[rest]), columns[rest], len(present)).double()
     return _Fold(
         distances=torch.cdist(metric.transform(features[held_out]).double(), centroids),
@@ -200,8 +200,20 @@ def fit_open_set(
     """
     distances = calibration.ratios(fitted) * metric.leave_one_out_distances(points, positions, count)
     centroids = metric.centroids(points, positions, count)
+    return with_radii(centroids, distances, positions, calibration, false_alarms)
+
+
+def with_radii(
+    centroids: Tensor,
+    distances: Tensor,
+    positions: Tensor,
+    calibration: Calibration,
+    false_alarms: float = FALSE_ALARMS,
+) -> OpenSet:
+    """Fit the radii of categories with `centroids` (K, d) to the distances a d_i (n,) of images; see `fit_open_set`."""
     q = calibration.threshold(false_alarms)
-    return OpenSet(centroids, _radii(distances, positions, count, q, false_alarms), calibration.temperature)
+    radii = _radii(distances, positions, len(centroids), q, false_alarms)
+    return OpenSet(centroids, radii, calibration.temperature)
 
 
 def check_false_alarms(rate: float) -> float:

@@ -39,7 +39,7 @@ def review_app(workspace: Workspace) -> FastAPI:
 
     def preload() -> None:
         with contextlib.suppress(CampError):  # which the page will show
-            state.now()
+            queries.overview_answer(state.now())
 
     @contextlib.asynccontextmanager
     async def lifespan(app: FastAPI) -> AsyncIterator[None]:

@@ -21,7 +21,8 @@ from sklearn.cluster import KMeans, MiniBatchKMeans
 from camp.app.review.suggestions import Suggestions
 from camp.app.workspace.knowledge import CLUSTERED, DISCARDED, Knowledge
 from camp.app.workspace.overview import Overview
-from camp.core.seeds import seed_of
+from camp.app.workspace.tsne_layout import spread_over
+from camp.core.seeds import numpy_generator, seed_of
 
 Kind = Literal["name", "same", "check"]
 GROUP, GROUPS_PER_CATEGORY, MIN_GROUP = 25, 2, 3
@@ -37,6 +38,8 @@ SURE = 0.9
 UNSEEN = 0.5
 """The probability of a category is multiplied by this where nobody has looked at a group of images yet: images that
 are wrong together agree with each other."""
+MAX_ASKED = 20_000
+"""Of more images, questions are about a sample that holds images of every category."""
 LARGE = 5_000
 """More images than this are divided by mini-batch k-means."""
 WORTH_ASKING = 0.4
@@ -99,6 +102,16 @@ def questions(
         *_together(_checks(knowledge, suggestions)),
     ]
     return sorted(found, key=lambda question: -question.rate)
+
+
+def rows_to_ask(knowledge: Knowledge) -> np.ndarray:
+    """Return the rows of the images that questions are about, ascending: as many of each category where possible."""
+    n = len(knowledge.images)
+    if n <= MAX_ASKED:
+        return np.arange(n)
+    return np.sort(
+        spread_over(knowledge.images.category, numpy_generator(0, "asked", knowledge.step))[:MAX_ASKED]
+    )
 
 
 def look_alikes(knowledge: Knowledge) -> list[np.ndarray]:

@@ -90,6 +90,8 @@ class Images:
     """(n, d) float32, the features under the present metric."""
     positions: np.ndarray
     """(n, 2) float32, on the map."""
+    _order: tuple[np.ndarray, np.ndarray] | None = field(default=None, init=False, repr=False)
+    """Rows sorted by category, and their categories."""
 
     def __len__(self) -> int:
         return len(self.files)
@@ -108,11 +110,25 @@ class Images:
             positions=np.empty((0, 2), np.float32),
         )
 
+    def index_categories(self) -> None:
+        """Make `rows_of` fast, for callers that ask for all categories."""
+        if self._order is None:
+            order = np.argsort(self.category, kind="stable")
+            self._order = order, self.category[order]
+
+    def rows_of(self, id: int) -> np.ndarray:
+        """Return the rows of the images of a category."""
+        if self._order is None:
+            return np.flatnonzero(self.category == id)
+        order, sorted_ids = self._order
+        start, end = np.searchsorted(sorted_ids, [id, id + 1])
+        return order[start:end]
+
     def subset(self, rows: np.ndarray) -> Images:
         """Return the images in `rows`."""
         if len(rows) == len(self):
             return self
-        names = [field.name for field in dataclasses.fields(self) if field.name != "files"]
+        names = [one.name for one in dataclasses.fields(self) if one.init and one.name != "files"]
         columns = {name: copy_rows(getattr(self, name), rows) for name in names}
         return Images(files=[self.files[row] for row in rows], **columns)
 
@@ -163,7 +179,7 @@ class Knowledge:
 
     def rows_of(self, id: int) -> np.ndarray:
         """Return the rows of the images of a category."""
-        return np.flatnonzero(self.images.category == id)
+        return self.images.rows_of(id)
 
     def named(self) -> dict[str, int]:
         """Return the ids of the live categories that have a name, by name."""

@@ -12,7 +12,7 @@ import torch
 from camp.app.inputs.base import ReadableImages
 from camp.app.workspace.category_ids import Link, Numbering, find_links, number_labels, split_repeated
 from camp.app.workspace.knowledge import CLUSTERED, DISCARDED, LABELLED, Category, Images, Knowledge
-from camp.app.workspace.overview import Overview, fit_classifier, metric_labels, overview
+from camp.app.workspace.overview import LARGE, Overview, fit_classifier, metric_labels, overview
 from camp.app.workspace.report import BatchReport, CategoryReport, CategoryShift, Seconds
 from camp.app.workspace.step_files import Step
 from camp.app.workspace.tsne_layout import tsne_layout
@@ -123,7 +123,7 @@ def learn(
         after.images.features, after.images.category, known.images.positions, seed, progress
     )
     after = dataclasses.replace(after, images=dataclasses.replace(after.images, positions=positions))
-    seen = overview(after)
+    seen = overview(after, progress)
     estimate, now = method.discovery.estimate, time.monotonic()
     mine = after.images.steps == after.step
     clustered = after.images.source == CLUSTERED
@@ -152,7 +152,9 @@ def learn(
         provenance=current_provenance(str(backbone.device)),
     )
     tip = {name: tensor.detach().cpu().clone() for name, tensor in method.tip.state_dict().items()}
-    return LearnedBatch(Step(after, tip, report, batch.unreadable), batch.images.keys, seen)
+    stored = seen.state() if len(after.images) > LARGE else None
+    step = Step(after, tip, report, batch.unreadable, overview=stored)
+    return LearnedBatch(step, batch.images.keys, seen)
 
 
 def _links(

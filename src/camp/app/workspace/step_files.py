@@ -33,6 +33,7 @@ _COLUMNS = {name: name for name in ("digests", "steps", "category", "points", "p
 _COLUMNS["told"] = "source"
 """Names of the arrays in the file, and of the fields of `Images`."""
 MODEL_FILES = ("features.npy", "pictures.safetensors", "files.json", "tip.safetensors", "metric.safetensors")
+OVERVIEW_FILE = "overview.safetensors"
 """Files that only the last step keeps; earlier steps keep their report."""
 
 
@@ -52,6 +53,8 @@ class Step:
     """Why files of the batch could not be read, by file."""
     trunk: str = ""
     """Fingerprint of the trunk that the tip belongs to."""
+    overview: Mapping[str, np.ndarray] | None = None
+    """State of the overview of many images, which takes long to compute."""
 
 
 class FileVerifier:
@@ -136,6 +139,8 @@ def save_step(folder: Path, step: Step) -> None:
     for name, tensors in (("tip", step.tip), ("metric", knowledge.metric.state())):
         contiguous = {key: t.detach().cpu().contiguous() for key, t in tensors.items()}
         _write(folder / f"{name}.safetensors", save_tensors(contiguous))
+    if step.overview is not None:
+        write_arrays(folder / OVERVIEW_FILE, step.overview)
     _write(folder / "files.json", _json(images.files))
     about = {
         "step": knowledge.step,
@@ -178,6 +183,15 @@ def load_step(folder: Path, verifier: FileVerifier | None = None) -> Knowledge:
         if not verified:
             _check_finite(knowledge)
         return knowledge
+
+
+def load_overview(folder: Path, verifier: FileVerifier | None = None) -> dict[str, np.ndarray] | None:
+    """Read the state of the overview after the step; None if there is none."""
+    with _damage(folder):
+        if not (folder / OVERVIEW_FILE).exists():
+            return None
+        (verifier or FileVerifier()).verify(folder, OVERVIEW_FILE)
+        return map_arrays(folder / OVERVIEW_FILE)
 
 
 def _check_references(knowledge: Knowledge) -> None:
@@ -254,7 +268,7 @@ def load_report(folder: Path, verifier: FileVerifier | None = None) -> BatchRepo
 
 def remove_model(folder: Path) -> None:
     """Remove the files that only the last step keeps."""
-    for name in MODEL_FILES:
+    for name in (*MODEL_FILES, OVERVIEW_FILE):
         with contextlib.suppress(OSError):
             (folder / name).unlink(missing_ok=True)
 
