@@ -30,7 +30,7 @@ import numpy as np
 SIZES = (10_000, 100_000, 1_000_000)
 DIM, MAX_CLASSES, PER_CLASS = 128, 2_000, 50
 """Dimensions, greatest number of classes, and vectors per class from which on there are more of them."""
-SPREAD = 0.5
+SPREAD = 0.8
 """Standard deviation of the means of classes; that of vectors around the mean of their class is 1."""
 TAIL = 0.7
 """Exponent of the sizes of classes by rank."""
