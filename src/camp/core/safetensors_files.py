@@ -55,5 +55,6 @@ def map_arrays(path: Path) -> dict[str, np.ndarray]:
         if start == end:
             found[name] = np.empty(shape, dtype)
             continue
-        found[name] = np.memmap(path, dtype=dtype, mode="c", offset=8 + length + start, shape=shape)
+        mapped = np.memmap(path, dtype=dtype, mode="c", offset=8 + length + start, shape=shape)
+        found[name] = np.asarray(mapped)  # a plain view: many small slices of a memmap are slow
     return found

@@ -21,13 +21,13 @@ from camp.discovery.simulated_novelty import MAX_SAMPLES, ParameterGrid
 
 MAX_IMAGES = 20_000
 """Greatest number of images of a batch that is fitted as a whole, and of the unlabelled images in a sample."""
-MAX_LABELLED, MAX_PER_CLASS = 20_000, 30
+MAX_LABELLED, MAX_PER_CLASS = 10_000, 30
 """Labelled images of a sample: in all, and of a class."""
 MANY_CLASSES = 300
 """From this number of known classes on, only powers are compared, on FOLDS folds: what selection costs grows with its square."""
 FOLDS, POWERS = 2, (1.0, 0.5)
-SAMPLES_PER_CLASS = 10
-"""Images of each known class in the sample that novelty is simulated with, if that is more than `MAX_SAMPLES`."""
+SAMPLES_PER_CLASS = 15
+"""Unlabelled images per known class that novelty is simulated with, if that is more than `MAX_SAMPLES`."""
 REMOVED_SHARE = 0.08
 """Share of the novel categories that are removed at a time, so that the number of fits does not grow with their number."""
 REFITS = 1
@@ -62,7 +62,7 @@ def per_class(n_classes: int) -> int:
     """Return the number of labelled images of each class in a sample.
 
     >>> per_class(10), per_class(2_000)
-    (30, 10)
+    (30, 5)
     """
     return max(2, min(MAX_PER_CLASS, MAX_LABELLED // max(n_classes, 1)))
 

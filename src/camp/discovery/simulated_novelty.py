@@ -84,7 +84,8 @@ class ParameterGrid:
     start_factor: int = 2
     removed_share: float = 0.0
     max_samples: int | None = None
-    """Number of images with which novelty is simulated; of more, a random sample is used. None: MAX_SAMPLES."""
+    """Number of unlabelled images with which novelty is simulated, beside all labelled ones; of more, a random sample is
+    used. None: MAX_SAMPLES images, labelled or not."""
     max_folds: int | None = None
     """Number of folds, by default at least MIN_FOLDS."""
 
@@ -205,8 +206,11 @@ class SimulatedNovelty:
         generator: torch.Generator,
         returning: bool = False,
     ) -> None:
-        if len(features) > (most := grid.max_samples or MAX_SAMPLES):
-            sample = torch.randperm(len(features), generator=generator)[:most].sort().values
+        if grid.max_samples is not None:
+            sample = _with_all_labelled(labels, grid.max_samples, generator)
+            features, labels = features[sample], labels[sample]
+        elif len(features) > MAX_SAMPLES:
+            sample = torch.randperm(len(features), generator=generator)[:MAX_SAMPLES].sort().values
             features, labels = features[sample], labels[sample]
         self.features, self.labels, self.grid, self.generator = features, labels, grid, generator
         self.known, self.returning = known, returning
@@ -323,6 +327,13 @@ class SimulatedNovelty:
 
     def _n_hidden(self, fold: Fold) -> int:
         return self.n_known - len(fold.shown_classes)
+
+
+def _with_all_labelled(labels: Tensor, most: int, generator: torch.Generator) -> Tensor:
+    """Rows of all labelled images and of at most `most` others."""
+    unlabelled = (labels == UNLABELLED).nonzero()[:, 0]
+    chosen = unlabelled[torch.randperm(len(unlabelled), generator=generator)[:most]]
+    return torch.cat([(labels != UNLABELLED).nonzero()[:, 0], chosen]).sort().values
 
 
 def mixture_data(

@@ -38,8 +38,10 @@ SURE = 0.9
 UNSEEN = 0.5
 """The probability of a category is multiplied by this where nobody has looked at a group of images yet: images that
 are wrong together agree with each other."""
-MAX_ASKED = 20_000
+MAX_ASKED = 10_000
 """Of more images, questions are about a sample that holds images of every category."""
+MAX_GROUPS = 1_000
+"""Where there would be more groups, the categories are the groups: k-means would take minutes."""
 LARGE = 5_000
 """More images than this are divided by mini-batch k-means."""
 WORTH_ASKING = 0.4
@@ -128,6 +130,10 @@ def look_alikes(knowledge: Knowledge) -> list[np.ndarray]:
     n_groups = max(1, min(n_groups, len(rows) // MIN_GROUP))
     if len(rows) <= n_groups:
         return [rows] if len(rows) else []
+    if n_groups > MAX_GROUPS:
+        _, group = np.unique(images.category[rows], return_inverse=True)
+        order = np.argsort(group, kind="stable")
+        return np.split(rows[order], np.cumsum(np.bincount(group))[:-1])
     seed = seed_of(0, "look-alikes", step) % 2**32
     fit = MiniBatchKMeans if len(rows) > LARGE else KMeans
     labels = fit(n_groups, n_init=3, random_state=seed).fit(images.points[rows]).labels_

@@ -6,6 +6,7 @@ import os
 import threading
 from collections.abc import Callable
 from dataclasses import dataclass, replace
+from pathlib import Path
 
 import numpy as np
 
@@ -18,6 +19,7 @@ from camp.app.workspace.knowledge import Knowledge
 from camp.app.workspace.overview import LARGE, Need, Overview, needs, overview, updated
 from camp.app.workspace.report import BatchReport
 from camp.app.workspace.workspace import Workspace
+from camp.data.digests import rows_in
 
 
 @dataclass(frozen=True)
@@ -130,11 +132,9 @@ class ReviewState:
                 self._sizes.clear()
             self._sizes[version] = len(knowledge.images)
             reports = self.workspace.reports()
-            learned = self.workspace.storage.knowledge(knowledge.step)
             asked = rows_to_ask(knowledge)
-            if len(learned.images) > MAX_ASKED:
-                learned = learned.with_images(asked[asked < len(learned.images)])
-            groups = functools.cache(functools.partial(look_alikes, learned))  # decisions do not change them
+            of_step = functools.partial(self._groups, knowledge.step, asked)
+            groups = functools.cache(of_step)  # decisions do not change them
         overview_of = functools.partial(self._overview, knowledge)
         return Snapshot(events, knowledge, overview_of, reports, has_thumbnail, asked, groups, version)
 
@@ -153,13 +153,24 @@ class ReviewState:
             self._seen = knowledge, found
             return found
 
+    def _groups(self, step: int, asked: np.ndarray) -> list[np.ndarray]:
+        """Return positions in `asked` of images that looked alike when the step was learned."""
+        learned = self.workspace.storage.knowledge(step)
+        if len(learned.images) > MAX_ASKED:
+            learned = learned.with_images(asked[asked < len(learned.images)])
+        return look_alikes(learned)
+
     def _has_thumbnail(self, digests: np.ndarray) -> np.ndarray:
         """Return which images have a thumbnail, by listing the folder: testing many files takes seconds."""
         example = self.workspace.storage.thumbnail(bytes(16))
         if example is None:
             return np.zeros(len(digests), dtype=bool)
-        files = {name for _, _, names in os.walk(example.parent.parent) for name in names}
-        return np.array([f"{bytes(digest).hex()}.jpg" in files for digest in digests], dtype=bool)
+        names = (Path(name).stem for _, _, files in os.walk(example.parent.parent) for name in files)
+        found = [name for name in names if len(name) == 32 and set(name) <= set("0123456789abcdef")]
+        if not found:
+            return np.zeros(len(digests), dtype=bool)
+        present = np.frombuffer(bytes.fromhex("".join(found)), dtype=np.uint8).reshape(-1, 16)
+        return rows_in(digests, present) >= 0
 
 
 def _same_distances(before: Knowledge, now: Knowledge) -> bool:

@@ -90,8 +90,8 @@ class Images:
     """(n, d) float32, the features under the present metric."""
     positions: np.ndarray
     """(n, 2) float32, on the map."""
-    _order: tuple[np.ndarray, np.ndarray] | None = field(default=None, init=False, repr=False)
-    """Rows sorted by category, and their categories."""
+    _order: dict[int, np.ndarray] | None = field(default=None, init=False, repr=False)
+    """Rows of each category, where they were asked for."""
 
     def __len__(self) -> int:
         return len(self.files)
@@ -113,16 +113,15 @@ class Images:
     def index_categories(self) -> None:
         """Make `rows_of` fast, for callers that ask for all categories."""
         if self._order is None:
+            ids, counts = np.unique(self.category, return_counts=True)
             order = np.argsort(self.category, kind="stable")
-            self._order = order, self.category[order]
+            self._order = dict(zip(ids.tolist(), np.split(order, np.cumsum(counts)[:-1])))
 
     def rows_of(self, id: int) -> np.ndarray:
         """Return the rows of the images of a category."""
         if self._order is None:
             return np.flatnonzero(self.category == id)
-        order, sorted_ids = self._order
-        start, end = np.searchsorted(sorted_ids, [id, id + 1])
-        return order[start:end]
+        return self._order.get(id, np.empty(0, np.int64))
 
     def subset(self, rows: np.ndarray) -> Images:
         """Return the images in `rows`."""
