@@ -75,6 +75,10 @@ class FeatureBatch:
     """Whether unlabelled images may be of any known category, so that the numbers of labelled images tell nothing about
     those of unlabelled ones."""
 
+    def subset(self, rows: Tensor) -> Self:
+        """The images `rows` alone."""
+        return replace(self, features=self.features[rows], labels=self.labels[rows])
+
     @property
     def n_unlabelled(self) -> int:
         """Number of images without a label."""

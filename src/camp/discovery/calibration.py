@@ -114,8 +114,19 @@ def fit_regions(
     """
     distances = calibration.ratios(fitted) * metric.leave_one_out_distances(points, positions, count)
     centroids = metric.centroids(points, positions, count)
+    return with_radii(centroids, distances, positions, calibration, false_alarms)
+
+
+def with_radii(
+    centroids: Floats,
+    distances: Floats,
+    positions: Index,
+    calibration: Calibration,
+    false_alarms: float = FALSE_ALARMS,
+) -> CategoryRegions:
+    """Fit the radii of categories with `centroids` (K, d) to the distances a d_i (n,) of images; see `fit_regions`."""
     q = calibration.threshold(false_alarms)
-    radii = _radii(distances, positions, count, q, false_alarms)
+    radii = _radii(distances, positions, len(centroids), q, false_alarms)
     return CategoryRegions(centroids, radii, calibration.temperature)
 
 

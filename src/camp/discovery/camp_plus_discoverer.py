@@ -10,6 +10,9 @@ later batches; images are not. All but the scatter and the centroids is computed
 first MAX_DIM principal axes of the features.
 """
 
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+
 import torch
 import torch.nn.functional as F
 from torch import Tensor
@@ -19,11 +22,27 @@ from camp.core.progress import Progress
 from camp.core.seeds import generator
 from camp.core.types import UNLABELLED
 from camp.discovery.base import DiscoveryResult, FeatureBatch, KnownCategories, NumberEstimate
-from camp.discovery.category_mixture import MixtureData, MixtureParameters, discover_by_mixture
+from camp.discovery.category_mixture import (
+    FittedCategories,
+    MixtureData,
+    MixtureParameters,
+    discover_by_mixture,
+)
 from camp.discovery.class_scatter import WithinClassScatter, class_sums
 from camp.discovery.kmeans_discoverer import SemiSupervisedKMeansDiscoverer
+from camp.discovery.large_batches import (
+    BlockClassifier,
+    grid_for_samples,
+    is_large,
+    sample_rows,
+)
 from camp.discovery.number_of_categories import estimate_without_labels
-from camp.discovery.principal_components import compares_directions, fit_components, principal_axes
+from camp.discovery.principal_components import (
+    Components,
+    compares_directions,
+    fit_components,
+    principal_axes,
+)
 from camp.discovery.simulated_novelty import (
     DiscoveryParameters,
     ParameterGrid,
@@ -83,29 +102,79 @@ class CampPlusDiscoverer(SemiSupervisedKMeansDiscoverer):
     @single_threaded()
     def discover(self, batch: FeatureBatch, progress: Progress) -> DiscoveryResult:
         """Find known and novel categories of `batch`, whose features were transformed."""
+        if is_large(len(batch.features)):
+            sample = batch.subset(self._sample_rows(batch))
+            result = self.discover_by_sample(sample, batch.features, batch.labels, lambda u: u, progress)
+            return replace(result, centroids=_centroids_of_assigned(batch, result))
+        u, fit = batch.features, self._fit(batch, self.grid, progress)
+        weights, known = fit.weights, fit.classes
+        # Novel categories may be empty or small, and those of earlier batches need not return.
+        kept = self._kept(torch.bincount(weights.argmax(dim=1), minlength=weights.shape[1]), len(known))
+        weights, centroids = weights[:, kept], _centroids(u, weights, batch.known, known)[kept]
+        return fit.result(kept, weights.argmax(dim=1), centroids)
+
+    @single_threaded()
+    def discover_by_sample(
+        self,
+        sample: FeatureBatch,
+        features: Tensor,
+        labels: Tensor,
+        transform: Callable[[Tensor], Tensor],
+        progress: Progress,
+    ) -> DiscoveryResult:
+        """Find the categories of a `sample`, whose features were transformed, and assign all images to them.
+
+        Args:
+            sample: With images of every known class.
+            features: (n, D) of all images; `transform` is applied to a block at a time.
+            labels: (n,)
+            transform: Makes the features of the sample.
+            progress: Receives bars.
+
+        Returns:
+            The categories without their centroids.
+        """
+        n_known = len(torch.cat([sample.labels[sample.labels != UNLABELLED], sample.known.labels]).unique())
+        fit = self._fit(sample, grid_for_samples(self.grid, n_known), progress)
+        classifier = BlockClassifier(lambda x: fit.points(transform(x)), fit.categories)
+        assignments = classifier.assign(features, labels, fit.classes, self.min_size, progress)
+        sizes = torch.bincount(assignments, minlength=len(fit.categories.log_priors))
+        shown = torch.searchsorted(fit.classes, sample.labels[sample.labels != UNLABELLED])
+        kept = self._kept(sizes + torch.bincount(shown, minlength=len(sizes)), len(fit.classes))
+        position = kept.cumsum(dim=0) - 1
+        return fit.result(kept, position[assignments], features.new_empty(0, features.shape[1]))
+
+    def _sample_rows(self, batch: FeatureBatch) -> Tensor:
+        """Rows of a sample of a large batch."""
+        draw = generator(batch.seed, "sample", batch.index)
+        return sample_rows(batch.labels, draw, len(batch.known.labels.unique()))
+
+    def _kept(self, sizes: Tensor, n_known: int) -> Tensor:
+        """Which categories (K,) of these sizes there are: known ones with images, and novel ones that are not too small."""
+        kept = sizes >= torch.where(torch.arange(len(sizes)) < n_known, 1, self.min_size)
+        if not bool(kept.any()):  # fewer than `min_size` images in all
+            kept[sizes.argmax()] = True
+        return kept
+
+    def _fit(self, batch: FeatureBatch, grid: ParameterGrid, progress: Progress) -> "_MixtureFit":
+        """Select parameters and fit the mixture to a batch."""
         u, labels = batch.features, batch.labels
         axes = _leading_axes(u)
-        simulation = self._simulation(batch, axes, "after")
+        simulation = self._simulation(batch, axes, "after", grid)
         n_novel, estimate = batch.number(lambda: self._estimate_by(simulation, batch, axes, progress))
         parameters, score = select_parameters(simulation, n_novel, estimate is not None, progress)
         labelled = labels != UNLABELLED
         self.scatter, self.shrinkage = self.scatter.add(u[labelled], labels[labelled]), parameters.shrinkage
         self._whitening = None
-        weights = self._weights(
-            self._data(batch, axes, parameters), batch, n_novel, parameters.mixture, progress
-        )
-        known = torch.cat([labels[labelled], batch.known.labels]).unique()
-        # Novel categories may be empty or small, and those of earlier batches need not return.
-        sizes = torch.bincount(weights.argmax(dim=1), minlength=weights.shape[1])
-        kept = sizes >= torch.where(torch.arange(len(sizes)) < len(known), 1, self.min_size)
-        if not bool(kept.any()):  # fewer than `min_size` images in all
-            kept[sizes.argmax()] = True
-        weights, centroids = weights[:, kept], _centroids(u, weights, batch.known, known)[kept]
-        returned = known[kept[: len(known)]].tolist()
-        return DiscoveryResult(
-            labels=(*returned, *[None] * (weights.shape[1] - len(returned))),
-            assignments=weights.argmax(dim=1),
-            centroids=centroids,
+        components = self._components(batch, axes, parameters)
+        data = self._data(components, batch, axes, parameters)
+        weights, categories = self._weights(data, batch, n_novel, parameters.mixture, progress)
+        count, unit = parameters.n_components, self.unit
+        return _MixtureFit(
+            weights=weights,
+            classes=torch.cat([labels[labelled], batch.known.labels]).unique(),
+            points=lambda other: components.points_of(other @ axes, count, unit),
+            categories=categories,
             estimate=estimate,
             parameters={**parameters.selected(), "score": score},
         )
@@ -117,13 +186,15 @@ class CampPlusDiscoverer(SemiSupervisedKMeansDiscoverer):
         n_novel: int,
         parameters: MixtureParameters,
         progress: Progress,
-    ) -> Tensor:
-        """Weight (n, K) of each category for each image; by k-means if no category is known."""
+    ) -> tuple[Tensor, FittedCategories]:
+        """Weight (n, K) of each category for each image, and their densities; by k-means if no category is known."""
         if not len(data.known_classes()):
             clusters = self._cluster(data.points, batch, n_novel, progress)
-            return F.one_hot(clusters.assignments, n_novel).to(data.points.dtype)
+            weights = F.one_hot(clusters.assignments, n_novel).to(data.points.dtype)
+            return weights, FittedCategories.of_clusters(data.points, clusters.assignments)
         draw = generator(batch.seed, "mixture", batch.index)
-        return discover_by_mixture(data, n_novel, parameters, draw)
+        found = discover_by_mixture(data, n_novel, parameters, draw)
+        return found.weights, found.fitted
 
     def state(self) -> dict[str, Tensor]:
         """The scatter, and the shrinkage that was selected last."""
@@ -139,22 +210,29 @@ class CampPlusDiscoverer(SemiSupervisedKMeansDiscoverer):
         self.scatter = WithinClassScatter(total, int(state["degrees_of_freedom"]), len(total))
         self.shrinkage, self._whitening = float(state["shrinkage"]), None
 
-    def _simulation(self, batch: FeatureBatch, axes: Tensor, when: str) -> SimulatedNovelty:
+    def _simulation(
+        self, batch: FeatureBatch, axes: Tensor, when: str, grid: ParameterGrid
+    ) -> SimulatedNovelty:
         draw = generator(batch.seed, "simulation", batch.index, when)
         return SimulatedNovelty(
             batch.features @ axes,
             batch.labels,
             batch.known.project(axes),
             self.scatter.project(axes),
-            self.grid,
+            grid,
             draw,
             batch.returning,
         )
 
     @single_threaded()
     def _estimate(self, batch: FeatureBatch, progress: Progress, when: str) -> NumberEstimate:
+        grid = self.grid
+        if is_large(len(batch.features)):
+            batch = batch.subset(self._sample_rows(batch))
+            n_known = len(torch.cat([batch.labels[batch.labels != UNLABELLED], batch.known.labels]).unique())
+            grid = grid_for_samples(grid, n_known)
         axes = _leading_axes(batch.features)
-        return self._estimate_by(self._simulation(batch, axes, when), batch, axes, progress)
+        return self._estimate_by(self._simulation(batch, axes, when, grid), batch, axes, progress)
 
     def _estimate_by(
         self, simulation: SimulatedNovelty, batch: FeatureBatch, axes: Tensor, progress: Progress
@@ -163,16 +241,64 @@ class CampPlusDiscoverer(SemiSupervisedKMeansDiscoverer):
         most = min(self._max_novel(n_known), n_unlabelled)
         if simulation.folds:
             return estimate_number(simulation, most, progress, self.missed_cost)
-        points = self._data(batch, axes, self.grid.default()).points
+        parameters = simulation.grid.default()
+        points = self._data(self._components(batch, axes, parameters), batch, axes, parameters).points
         of_all = estimate_without_labels(points, n_known + most, simulation.generator, progress=progress)
         return NumberEstimate(min(max(of_all.n_novel - n_known, 0), n_unlabelled), of_all.curve)
 
-    def _data(self, batch: FeatureBatch, axes: Tensor, parameters: DiscoveryParameters) -> MixtureData:
+    def _components(self, batch: FeatureBatch, axes: Tensor, parameters: DiscoveryParameters) -> Components:
+        """Whitened principal components of the features."""
+        scatter = self.scatter.project(axes)
+        return fit_components(batch.features @ axes, scatter, parameters.n_components, parameters.shrinkage)
+
+    def _data(
+        self, components: Components, batch: FeatureBatch, axes: Tensor, parameters: DiscoveryParameters
+    ) -> MixtureData:
         """Points of the mixture."""
-        scatter, count = self.scatter.project(axes), parameters.n_components
-        components = fit_components(batch.features @ axes, scatter, count, parameters.shrinkage)
-        known = batch.known.project(axes)
-        return mixture_data(components, batch.labels, known, scatter, count, self.unit, batch.returning)
+        known, scatter = batch.known.project(axes), self.scatter.project(axes)
+        return mixture_data(
+            components, batch.labels, known, scatter, parameters.n_components, self.unit, batch.returning
+        )
+
+
+@dataclass(frozen=True)
+class _MixtureFit:
+    """The mixture of a batch."""
+
+    weights: Tensor
+    """(n, K) of each category for each image; the known ones come first."""
+    classes: Tensor
+    """Labels of the known categories, ascending."""
+    points: Callable[[Tensor], Tensor]
+    """From features u (m, D) of other images to points (m, d)."""
+    categories: FittedCategories
+    estimate: NumberEstimate | None
+    parameters: dict[str, float | None]
+
+    def result(self, kept: Tensor, assignments: Tensor, centroids: Tensor) -> DiscoveryResult:
+        """Return the categories `kept` (K,), with the `assignments` (n,) of the images to them."""
+        n_known = len(self.classes)
+        returned = self.classes[kept[:n_known]].tolist()
+        return DiscoveryResult(
+            labels=(*returned, *[None] * (int(kept.sum()) - len(returned))),
+            assignments=assignments,
+            centroids=centroids,
+            estimate=self.estimate,
+            parameters=self.parameters,
+        )
+
+
+def _centroids_of_assigned(batch: FeatureBatch, result: DiscoveryResult) -> Tensor:
+    """Mean feature (K, D) of the images that are assigned to each category, and of those that are remembered."""
+    u, known = batch.features, batch.known
+    labels = torch.tensor([label for label in result.labels if label is not None], dtype=torch.int64)
+    count, here = len(result.labels), torch.isin(known.labels, labels)
+    index = torch.searchsorted(labels, known.labels[here])
+    counts = known.counts[here].double()
+    n = torch.bincount(result.assignments, minlength=count) + torch.bincount(index, counts, count)
+    sums = class_sums(u, result.assignments, count)
+    sums = class_sums(counts[:, None] * known.features[here], index, count, sums)
+    return (sums / n[:, None]).to(u.dtype)
 
 
 def _centroids(features: Tensor, weights: Tensor, known: KnownCategories, labels: Tensor) -> Tensor:

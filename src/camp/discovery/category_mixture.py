@@ -21,8 +21,8 @@ The result of such a fit depends on its start. It begins with more novel categor
 other, that whose images lie nearly as well in others: the least -sum_i log(1 - q_ik).
 """
 
-from collections.abc import Iterator
-from dataclasses import dataclass
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, replace
 
 import torch
 import torch.nn.functional as F
@@ -108,6 +108,51 @@ class MixtureParameters:
     """Number of novel categories at the start, relative to the number wanted."""
     equal_widths: bool = False
     """Whether points of unit length have densities of the same width in categories of few and of many images."""
+    removed_share: float = 0.0
+    """Share of the novel categories that are removed at a time, at least one."""
+
+
+@dataclass(frozen=True)
+class FittedCategories:
+    """The densities and prior weights of K categories, by which any image can be assigned."""
+
+    model: Model
+    known: Statistics
+    """Evidence of the known categories, which come first."""
+    statistics: Statistics
+    """Of all categories."""
+    log_priors: Tensor
+    """log e_k + o_k (K,)"""
+    power: float
+
+    @classmethod
+    def of_clusters(cls, points: Tensor, assignments: Tensor) -> "FittedCategories":
+        """Make densities of clusters of points (n, d), which are all novel categories; empty ones are left out."""
+        ids, index = assignments.unique(return_inverse=True)
+        ones = points.new_ones(len(points))
+        statistics = Statistics.of_classes(points, index, len(ids), ones)
+        none = Statistics(statistics.counts[:0], statistics.sums[:0])
+        model = Plda.fit(points, index, len(ids))
+        return cls(model, none, statistics, points.new_zeros(len(ids)), 1.0)
+
+    def logits(self, points: Tensor) -> Tensor:
+        """Log-weights (n, K) of points (n, d), up to a constant of each point."""
+        densities = self.model.log_density(points, self.statistics.counts, self.statistics.sums)
+        return densities.mul_(self.power).add_(self.log_priors)
+
+    def assigned(self, points: Tensor) -> Assigned:
+        """Assign unlabelled points (n, d) with their weights."""
+        return Assigned.of(points, torch.softmax(self.logits(points), dim=1))
+
+    def refit(self, parts: Iterable[Assigned]) -> "FittedCategories":
+        """Return the categories with all unlabelled images, assigned in several parts, in place of the present ones."""
+        n_known = len(self.known.counts)
+        counts, sums = torch.zeros_like(self.statistics.counts), torch.zeros_like(self.statistics.sums)
+        counts[:n_known], sums[:n_known] = self.known.counts, self.known.sums
+        for part in parts:
+            counts += part.counts
+            sums += part.sums
+        return replace(self, statistics=Statistics(counts, sums))
 
 
 @dataclass(frozen=True)
@@ -117,17 +162,33 @@ class CategoryMixture:
     n_novel: int
     weights: Tensor
     """q (n, K), the weight of each category for each image; the known ones come first."""
+    fitted: FittedCategories
+
+
+def numbers_of_novel(most: int, least: int, share: float, n_more: int = 0) -> list[int]:
+    """Numbers of novel categories from `most` to `least`, each about `share` less than the one before, at least 1 less.
+
+    >>> numbers_of_novel(3, 1, 0.0), numbers_of_novel(100, 70, 0.1)
+    ([3, 2, 1], [100, 90, 81, 73, 70])
+
+    Args:
+        n_more: Categories that the share is of as well.
+    """
+    numbers = [most]
+    while numbers[-1] > least:
+        numbers.append(max(least, numbers[-1] - max(1, int(share * (numbers[-1] + n_more)))))
+    return numbers
 
 
 def fit_mixtures(
-    data: MixtureData, most: int, least: int, parameters: MixtureParameters, generator: torch.Generator
+    data: MixtureData, numbers: Sequence[int], parameters: MixtureParameters, generator: torch.Generator
 ) -> Iterator[CategoryMixture]:
-    """Fit mixtures with `most` novel categories, one less, and so on to `least`.
+    """Fit mixtures with several numbers of novel categories, the greatest first.
 
     Args:
         data: At least one category is known.
-        most, least: Numbers of novel categories.
-        parameters: Of these, `start_factor` is not used.
+        numbers: Numbers of novel categories, descending.
+        parameters: Of these, `start_factor` and `removed_share` are not used.
         generator: Source of the start.
 
     Yields:
@@ -135,14 +196,14 @@ def fit_mixtures(
     """
     evidence, index, evidence_weights = data.evidence()
     n_known, power = len(data.known_classes()), parameters.power
-    unlabelled = data.unlabelled
+    unlabelled, most = data.unlabelled, numbers[0]
     x, labelled_index = data.points[unlabelled], index[: int((~unlabelled).sum())]
     known = Statistics.of_classes(evidence, index, n_known, evidence_weights)
     model = _model(data, known, parameters)
     current = known.with_novel(_choose_starts(x, known, model, most, power, generator))
     offsets = x.new_zeros(n_known + most)
     weights = x.new_full((len(x), n_known + most), 1 / (n_known + most))
-    for n_novel in range(most, least - 1, -1):
+    for n_novel, following in zip(numbers, [*numbers[1:], numbers[-1]]):
         for iteration in range(ITERATIONS + FIRST_ITERATIONS * (n_novel == most)):
             sizes = _predict_sizes(data, n_novel, weights[:, :n_known], parameters)
             logits = model.log_density(x, current.counts, current.sums).mul_(power)
@@ -154,26 +215,24 @@ def fit_mixtures(
         of_all = x.new_zeros(len(data.points), n_known + n_novel)
         of_all[~unlabelled] = F.one_hot(labelled_index, n_known + n_novel).to(x.dtype)
         of_all[unlabelled] = weights
-        yield CategoryMixture(n_novel, of_all)
-        if n_novel:
+        priors = sizes.expected.log() + offsets
+        yield CategoryMixture(n_novel, of_all, FittedCategories(model, known, current, priors, power))
+        if following < n_novel:
             losses = -torch.log1p(-weights[:, n_known:].clamp_max(1 - 1e-6)).sum(dim=0)
-            kept = torch.arange(n_known + n_novel) != n_known + int(losses.argmin())
+            kept = torch.ones(n_known + n_novel, dtype=torch.bool)
+            kept[n_known + losses.argsort(stable=True)[: n_novel - following]] = False
             current, offsets = Statistics(current.counts[kept], current.sums[kept]), offsets[kept]
 
 
 def discover_by_mixture(
     data: MixtureData, n_novel: int, parameters: MixtureParameters, generator: torch.Generator
-) -> Tensor:
-    """Find the categories of a batch.
-
-    Returns:
-        The weight (n, K) of the known categories, ascending, and of `n_novel` novel ones for each point; a labelled
-        point is in its class.
-    """
+) -> CategoryMixture:
+    """Find the known categories of a batch, ascending, and `n_novel` novel ones; labelled points are in their class."""
     most = min(parameters.start_factor * n_novel, int(data.unlabelled.sum()))
-    for mixture in fit_mixtures(data, most, n_novel, parameters, generator):
-        weights = mixture.weights
-    return weights
+    numbers = numbers_of_novel(most, n_novel, parameters.removed_share)
+    for mixture in fit_mixtures(data, numbers, parameters, generator):
+        found = mixture
+    return found
 
 
 def _predict_sizes(

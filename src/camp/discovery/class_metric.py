@@ -29,7 +29,8 @@ SHRINKAGE = 0.6
 lie much nearer to their centroid than other images of their class."""
 MAX_SAMPLES = 20_000
 """Number of images that a metric is fitted on; more do not change it."""
-_CHUNK = 8192
+_CHUNK, _SUMMED = 8192, 65_536
+"""Rows that are measured, and added up, at a time."""
 _SHORTEST = 1e-12
 """Vectors are divided by this length at least."""
 
@@ -136,8 +137,8 @@ def _class_sums(x: Floats, index: Index, n_classes: int) -> npt.NDArray[np.float
     [[2.0], [0.0], [4.0]]
     """
     sums = np.zeros((n_classes, x.shape[1]))
-    order = np.argsort(index, kind="stable")
-    classes, starts = np.unique(index[order], return_index=True)
-    if len(classes):
-        sums[classes] = np.add.reduceat(x[order], starts, axis=0, dtype=np.float64)
+    for start in range(0, len(x), _SUMMED):
+        order = start + np.argsort(index[start : start + _SUMMED], kind="stable")
+        classes, starts = np.unique(index[order], return_index=True)
+        sums[classes] += np.add.reduceat(x[order], starts, axis=0, dtype=np.float64)
     return sums

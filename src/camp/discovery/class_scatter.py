@@ -87,9 +87,11 @@ def class_means(x: Tensor, index: Tensor, n_classes: int) -> Tensor:
     return class_sums(x, index, n_classes) / torch.bincount(index, minlength=n_classes)[:, None]
 
 
-def class_sums(x: Tensor, index: Tensor, n_classes: int) -> Tensor:
-    """Sum of each class, (K, D) float64, in chunks to save memory."""
-    sums = torch.zeros(n_classes, x.shape[1], dtype=torch.float64, device=x.device)
+def class_sums(x: Tensor, index: Tensor, n_classes: int, onto: Tensor | None = None) -> Tensor:
+    """Sum of each class, (K, D) float64, in chunks to save memory; sums `onto` (K, D) are added to in place."""
+    sums = onto
+    if sums is None:
+        sums = torch.zeros(n_classes, x.shape[1], dtype=torch.float64, device=x.device)
     for rows, classes in zip(x.split(_CHUNK), index.split(_CHUNK)):
         sums.index_add_(0, classes, rows.double())
     return sums

@@ -104,7 +104,7 @@ def _fold(members: Members, number: int, count: int, n_components: int) -> _Fold
         return None
     labels = index.masked_fill(~fitted, UNLABELLED)
     metric = ClassMetric.fit(features[rest], labels[rest], n_components)
-    columns = torch.searchsorted(present, index)
+    columns = torch.searchsorted(present, index.contiguous())
     points = metric.transform(features[rest]).numpy()
     centroids = torch.from_numpy(metric.centroids(points, columns[rest].numpy(), len(present))).double()
     return _Fold(

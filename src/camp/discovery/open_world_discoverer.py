@@ -17,11 +17,13 @@ from torch import Tensor
 
 from camp.core.parallel import single_threaded
 from camp.core.progress import Progress
+from camp.core.seeds import generator
 from camp.core.types import UNLABELLED
 from camp.discovery.base import DiscoveryResult, FeatureBatch, KnownCategories, NumberEstimate
 from camp.discovery.camp_plus_discoverer import CampPlusDiscoverer
-from camp.discovery.class_metric import ClassMetric
-from camp.discovery.class_scatter import class_means
+from camp.discovery.class_metric import MAX_SAMPLES, ClassMetric
+from camp.discovery.class_scatter import class_sums
+from camp.discovery.large_batches import evenly_spaced, is_large, per_class, sample_rows
 from camp.discovery.simulated_novelty import ParameterGrid
 
 MIN_CLUSTER_SIZE = 3
@@ -66,22 +68,29 @@ class OpenWorldDiscoverer:
     @single_threaded()
     def discover(self, batch: FeatureBatch, progress: Progress) -> DiscoveryResult:
         """Find known and novel categories of `batch`, and fit the metric."""
-        mixture, together = self._prepare(batch)
-        found = mixture.discover(together, progress)
-        assignments = found.assignments[-len(batch.features) :]
-        features, known = batch.features, batch.known
-        n_components = max(MIN_COMPONENTS, 2 * len(found.labels))
-        everything = torch.cat([known.features, features])
-        self.metric = ClassMetric.fit(everything, torch.cat([known.labels, batch.labels]), n_components)
+        mixture, sample = self._prepare(batch)
+        if is_large(len(batch.features)):
+            found = mixture.discover_by_sample(
+                sample, batch.features, batch.labels, mixture.transform, progress
+            )
+            assignments = found.assignments
+        else:
+            found = mixture.discover(sample, progress)
+            assignments = found.assignments[-len(batch.features) :]
+        known, count = batch.known, len(found.labels)
+        self.metric = _fit_metric(batch, max(MIN_COMPONENTS, 2 * count))
         known_labels = torch.tensor([label for label in found.labels if label is not None], dtype=torch.int64)
-        positions = torch.cat([torch.searchsorted(known_labels, known.labels), assignments])
-        centroids = class_means(everything, positions, len(found.labels)).to(features.dtype)
+        positions = torch.searchsorted(known_labels, known.labels)
+        sums = class_sums(known.features, positions, count)
+        sums = class_sums(batch.features, assignments, count, sums)
+        sizes = torch.bincount(positions, minlength=count) + torch.bincount(assignments, minlength=count)
+        centroids = (sums / sizes[:, None]).to(batch.features.dtype)
         return replace(found, assignments=assignments, centroids=centroids)
 
     def estimate(self, batch: FeatureBatch, progress: Progress) -> NumberEstimate:
         """Estimate the number of novel categories of `batch` before training."""
-        mixture, together = self._prepare(batch)
-        return mixture.estimate(together, progress)
+        mixture, sample = self._prepare(batch)
+        return mixture.estimate(sample, progress)
 
     def state(self) -> dict[str, Tensor]:
         """No statistics: images are remembered."""
@@ -91,19 +100,26 @@ class OpenWorldDiscoverer:
         """Nothing to restore."""
 
     def _prepare(self, batch: FeatureBatch) -> tuple[CampPlusDiscoverer, FeatureBatch]:
-        """Return the discoverer, and the batch behind some remembered images of each category."""
-        known = batch.known.subset(_sample_each(batch.known.labels))
-        labels = torch.cat([known.labels, batch.labels])
+        """Return the discoverer, and the batch, or a sample of a large one, behind some images of each earlier category."""
+        known, labels, features = batch.known, batch.labels, batch.features
+        most = MAX_PER_CATEGORY
+        if is_large(len(features)):
+            n_remembered = len(known.labels.unique())
+            rows = sample_rows(labels, generator(batch.seed, "sample", batch.index), n_remembered)
+            labels, features = labels[rows], features[rows]
+            most = per_class(n_remembered + len(labels[labels != UNLABELLED].unique()))
+        known = known.subset(evenly_spaced(known.labels, most))
+        labels = torch.cat([known.labels, labels])
         without_labels = bool((labels == UNLABELLED).all())
         mixture = CampPlusDiscoverer(
-            batch.features.shape[1],
+            features.shape[1],
             self.grid,
             n_init=self.n_init,
             max_novel=self.max_novel or (MAX_NOVEL_WITHOUT_LABELS if without_labels else None),
             min_size=MIN_CLUSTER_SIZE if batch.n_novel is None else 1,
             missed_cost=self.missed_cost,
         )
-        features = mixture.transform(torch.cat([known.features, batch.features]))
+        features = mixture.transform(torch.cat([known.features, features]))
         together = replace(
             batch,
             features=features,
@@ -114,10 +130,18 @@ class OpenWorldDiscoverer:
         return mixture, together
 
 
-def _sample_each(labels: Tensor) -> Tensor:
-    """Rows of at most MAX_PER_CATEGORY images of each label, evenly spaced."""
-    rows = [torch.empty(0, dtype=torch.long)]
-    for label in labels.unique().tolist():
-        members = (labels == label).nonzero()[:, 0]
-        rows.append(members[torch.linspace(0, len(members) - 1, min(MAX_PER_CATEGORY, len(members))).long()])
-    return torch.cat(rows)
+def _fit_metric(batch: FeatureBatch, n_components: int) -> ClassMetric:
+    """Fit the metric of recognition to the remembered images and those of the batch."""
+    known, n_known = batch.known, len(batch.known)
+    total = n_known + len(batch.features)
+    rows = torch.arange(0, total, max(1, -(-total // MAX_SAMPLES)))
+    if is_large(len(batch.features)):  # in which few of such rows may have a label
+        labels = torch.cat([known.labels, batch.labels])
+        n_classes = len(labels[labels != UNLABELLED].unique())
+        labelled = evenly_spaced(labels, per_class(n_classes))
+        rows = torch.cat([rows[labels[rows] == UNLABELLED], labelled]).sort().values
+        rows = rows[:: max(1, -(-len(rows) // MAX_SAMPLES))]
+    earlier = rows < n_known
+    features = torch.cat([known.features[rows[earlier]], batch.features[rows[~earlier] - n_known]])
+    labels = torch.cat([known.labels[rows[earlier]], batch.labels[rows[~earlier] - n_known]])
+    return ClassMetric.fit(features, labels, n_components)

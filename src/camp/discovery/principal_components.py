@@ -28,6 +28,11 @@ class Components:
         p = self.scores[:, :n_components]
         return F.normalize(p, dim=1) if unit else p / mean_length(p)
 
+    def points_of(self, features: Tensor, n_components: int, unit: bool) -> Tensor:
+        """Points (m, d) of other features (m, D)."""
+        p = features @ self.projection[:, :n_components] - self.offset[:n_components]
+        return F.normalize(p, dim=1) if unit else p / mean_length(self.scores[:, :n_components])
+
     def expected_points(
         self, features: Tensor, counts: Tensor, scatter: WithinClassScatter, n_components: int, unit: bool
     ) -> tuple[Tensor, float]:

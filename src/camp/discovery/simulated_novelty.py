@@ -36,6 +36,7 @@ from camp.discovery.category_mixture import (
     MixtureParameters,
     discover_by_mixture,
     fit_mixtures,
+    numbers_of_novel,
 )
 from camp.discovery.category_search import curve, random_groups
 from camp.discovery.class_scatter import WithinClassScatter
@@ -79,12 +80,20 @@ class ParameterGrid:
     power: tuple[float, ...] = (0.5, 0.25, 1.0)
     equal_widths: tuple[bool, ...] = (False, True)
     size_prior: bool = True
-    """As in `MixtureParameters`, and not selected; so is the next."""
+    """As in `MixtureParameters`, and not selected; so are the next two."""
     start_factor: int = 2
+    removed_share: float = 0.0
+    max_samples: int | None = None
+    """Number of unlabelled images with which novelty is simulated, beside all labelled ones; of more, a random sample is
+    used. None: MAX_SAMPLES images, labelled or not."""
+    max_folds: int | None = None
+    """Number of folds, by default at least MIN_FOLDS."""
 
     def default(self) -> DiscoveryParameters:
         """Parameters where nothing can be cross-validated."""
-        mixture = MixtureParameters(self.power[0], self.size_prior, self.start_factor, self.equal_widths[0])
+        mixture = MixtureParameters(
+            self.power[0], self.size_prior, self.start_factor, self.equal_widths[0], self.removed_share
+        )
         return DiscoveryParameters(self.shrinkage[0], self.n_components[0], mixture)
 
     def shrinkages(self, parameters: DiscoveryParameters) -> list[DiscoveryParameters]:
@@ -197,7 +206,10 @@ class SimulatedNovelty:
         generator: torch.Generator,
         returning: bool = False,
     ) -> None:
-        if len(features) > MAX_SAMPLES:
+        if grid.max_samples is not None:
+            sample = _with_all_labelled(labels, grid.max_samples, generator)
+            features, labels = features[sample], labels[sample]
+        elif len(features) > MAX_SAMPLES:
             sample = torch.randperm(len(features), generator=generator)[:MAX_SAMPLES].sort().values
             features, labels = features[sample], labels[sample]
         self.features, self.labels, self.grid, self.generator = features, labels, grid, generator
@@ -206,6 +218,7 @@ class SimulatedNovelty:
         labelled_classes = labels[labels != UNLABELLED].unique()
         self.n_known = len(torch.cat([labelled_classes, known.labels]).unique())
         self.folds = list(self._make_folds(scatter)) if len(labelled_classes) >= MIN_CLASSES else []
+        self.folds = self.folds[: grid.max_folds]
         self.whole = self._hide_nothing(scatter)
         self.seeds = torch.randint(2**31, (len(self.folds),), generator=generator).tolist()
         self.selected = grid.default()
@@ -255,7 +268,7 @@ class SimulatedNovelty:
             data, draw = self._data(fold, parameters), torch.Generator().manual_seed(seed)
             count = min(self._n_hidden(fold) + n_novel, _n_unlabelled(fold))
             found = discover_by_mixture(data, count, parameters.mixture, draw)
-            return fold.score(found.argmax(dim=1), self.labels)
+            return fold.score(found.weights.argmax(dim=1), self.labels)
 
         return list(threaded_map(lambda pair: score(*pair), zip(self.folds[folds], self.seeds[folds])))
 
@@ -291,9 +304,15 @@ class SimulatedNovelty:
         data, draw = self._data(fold, parameters), torch.Generator().manual_seed(seed)
         n_hidden = min(self._n_hidden(fold), _n_unlabelled(fold))
         most = min(n_hidden + max_novel, _n_unlabelled(fold))
-        mixtures = fit_mixtures(data, most, n_hidden, parameters.mixture, draw)
+        numbers = self._numbers(max_novel)
+        tried = sorted({min(n_hidden + number, most) for number in numbers}, reverse=True)
+        mixtures = fit_mixtures(data, tried, parameters.mixture, draw)
         found = {mixture.n_novel - n_hidden: mixture.weights.argmax(dim=1) for mixture in mixtures}
-        return {number: found[min(number, most - n_hidden)] for number in range(max_novel + 1)}
+        return {number: found[min(number, most - n_hidden)] for number in sorted(numbers)}
+
+    def _numbers(self, max_novel: int) -> list[int]:
+        """Numbers of novel categories that are compared, descending."""
+        return numbers_of_novel(max_novel, 0, self.grid.removed_share, self.n_known // MIN_FOLDS)
 
     def _data(self, fold: Fold, parameters: DiscoveryParameters) -> MixtureData:
         shrinkage = parameters.shrinkage
@@ -308,6 +327,13 @@ class SimulatedNovelty:
 
     def _n_hidden(self, fold: Fold) -> int:
         return self.n_known - len(fold.shown_classes)
+
+
+def _with_all_labelled(labels: Tensor, most: int, generator: torch.Generator) -> Tensor:
+    """Rows of all labelled images and of at most `most` others."""
+    unlabelled = (labels == UNLABELLED).nonzero()[:, 0]
+    chosen = unlabelled[torch.randperm(len(unlabelled), generator=generator)[:most]]
+    return torch.cat([(labels != UNLABELLED).nonzero()[:, 0], chosen]).sort().values
 
 
 def mixture_data(

@@ -22,12 +22,14 @@ class ExemplarMemory:
 
     def add_task(self, task: Task, seed: int) -> None:
         """Add random labelled images of each known class of a task."""
+        if not self.per_class:
+            return
         chosen = []
         for label in task.labels[task.labels >= 0].unique().tolist():
             rows = (task.labels == label).nonzero()[:, 0]
             order = torch.randperm(len(rows), generator=generator(seed, "exemplars", task.index, label))
             chosen.append(rows[order[: self.per_class]])
-        if self.per_class and chosen:
+        if chosen:
             rows = torch.cat(chosen)
             self.add(task.views.subset(rows), task.labels[rows])
 

@@ -17,6 +17,7 @@ from torch import Tensor, nn
 
 from camp.core import distributed
 from camp.core.devices import to_device
+from camp.core.large_arrays import empty_array
 from camp.core.progress import Progress
 from camp.core.seeds import generator
 from camp.data.views import Batch, Views
@@ -307,10 +308,16 @@ def clean_features(tip: nn.Module, views: Views, progress: Progress, title: str 
     with progress.track(title, len(views) // distributed.world_size()) as bar:
 
         def of(rows: Tensor) -> Tensor:
-            parts = []
+            done = 0
+            found: Tensor | None = None
             for part in rows.split(FORWARD_BATCH):
-                parts.append(tip(views.clean(part)).cpu())
+                features = tip(views.clean(part)).cpu()
+                if found is None:
+                    shape = len(rows), *features.shape[1:]
+                    found = torch.from_numpy(empty_array(shape, features.numpy().dtype))
+                found[done : done + len(part)] = features
+                done += len(part)
                 bar.advance(len(part))
-            return torch.cat(parts)
+            return torch.cat([]) if found is None else found
 
         return distributed.map_sharded(len(views), of)

@@ -394,3 +394,20 @@ def test_answering_the_queue_names_nearly_all_pictures(page: TestClient, workspa
     known = workspace.knowledge()
     right = [known.categories[id].name == name for id, name in zip(known.images.category.tolist(), truth)]
     assert np.mean(right) > 0.85
+
+
+def test_questions_about_many_images_are_about_a_sample(
+    workspace: Workspace, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("camp.app.review.questions.MAX_ASKED", 120)
+    monkeypatch.setattr("camp.app.review.state.MAX_ASKED", 120)
+    now = ReviewState(workspace).now()
+    assert len(now.asked) == 120
+    category = now.knowledge.images.category
+    assert set(category[now.asked]) == set(category)
+    shown = [row for question in now.queue for row in question.rows]
+    assert shown
+    assert set(shown) <= set(now.asked.tolist())
+    for question in now.queue:
+        if question.kind == "name":
+            assert question.category in category[list(question.rows)]

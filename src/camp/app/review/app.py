@@ -39,7 +39,9 @@ def review_app(workspace: Workspace) -> FastAPI:
 
     def preload() -> None:
         with contextlib.suppress(CampError):  # which the page will show
-            state.now()
+            queries.overview_answer(state.now())
+            with state.busy:
+                queries.queue_answer(state.now(), 0)
 
     @contextlib.asynccontextmanager
     async def lifespan(app: FastAPI) -> AsyncIterator[None]:

@@ -279,7 +279,7 @@ def queue_answer(now: Snapshot, skip: int) -> QueueAnswer:
     """Answer with the question after the `skip` most useful ones."""
     asked = now.queue[skip] if skip < len(now.queue) else None
     kept = now.suggestions.position >= 0
-    share = float(settled(now.knowledge, now.suggestions)[kept].mean()) if kept.any() else 1.0
+    share = float(settled(now.asked_knowledge, now.suggestions)[kept].mean()) if kept.any() else 1.0
     return QueueAnswer(
         events=now.count,
         question=None if asked is None else _question_answer(now, asked),

@@ -20,7 +20,8 @@ import numpy as np
 from camp.app.review.suggestions import Suggestions
 from camp.app.workspace.knowledge import CLUSTERED, DISCARDED, Knowledge
 from camp.app.workspace.overview import Overview
-from camp.core.seeds import seed_of
+from camp.app.workspace.tsne_layout import spread_over
+from camp.core.seeds import numpy_generator, seed_of
 
 Kind = Literal["name", "same", "check"]
 GROUP, GROUPS_PER_CATEGORY, MIN_GROUP = 25, 2, 3
@@ -36,6 +37,10 @@ SURE = 0.9
 UNSEEN = 0.5
 """The probability of a category is multiplied by this where nobody has looked at a group of images yet: images that
 are wrong together agree with each other."""
+MAX_ASKED = 10_000
+"""Of more images, questions are about a sample that holds images of every category."""
+MAX_GROUPS = 1_000
+"""Where there would be more groups, the categories are the groups: k-means would take minutes."""
 LARGE = 5_000
 """More images than this are divided by mini-batch k-means."""
 WORTH_ASKING = 0.4
@@ -100,6 +105,16 @@ def questions(
     return sorted(found, key=lambda question: -question.rate)
 
 
+def rows_to_ask(knowledge: Knowledge) -> np.ndarray:
+    """Return the rows of the images that questions are about, ascending: as many of each category where possible."""
+    n = len(knowledge.images)
+    if n <= MAX_ASKED:
+        return np.arange(n)
+    return np.sort(
+        spread_over(knowledge.images.category, numpy_generator(0, "asked", knowledge.step))[:MAX_ASKED]
+    )
+
+
 def look_alikes(knowledge: Knowledge) -> list[np.ndarray]:
     """Divide images into groups that look alike, and return the rows of each.
 
@@ -114,6 +129,10 @@ def look_alikes(knowledge: Knowledge) -> list[np.ndarray]:
     n_groups = max(1, min(n_groups, len(rows) // MIN_GROUP))
     if len(rows) <= n_groups:
         return [rows] if len(rows) else []
+    if n_groups > MAX_GROUPS:
+        _, group = np.unique(images.category[rows], return_inverse=True)
+        order = np.argsort(group, kind="stable")
+        return np.split(rows[order], np.cumsum(np.bincount(group))[:-1])
     from sklearn.cluster import KMeans, MiniBatchKMeans  # takes long to import
 
     seed = seed_of(0, "look-alikes", step) % 2**32

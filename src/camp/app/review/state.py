@@ -5,19 +5,21 @@ import hashlib
 import os
 import threading
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from pathlib import Path
 
 import numpy as np
 
-from camp.app.review.questions import Question, look_alikes, questions
+from camp.app.review.questions import MAX_ASKED, Question, look_alikes, questions, rows_to_ask
 from camp.app.review.suggestions import Suggestions, suggest
 from camp.app.workspace.decisions import Merged, Named, decided_rows
 from camp.app.workspace.events import Event
 from camp.app.workspace.history import standing
 from camp.app.workspace.knowledge import Knowledge
-from camp.app.workspace.overview import Need, Overview, needs, overview
+from camp.app.workspace.overview import LARGE, Need, Overview, needs, overview, updated
 from camp.app.workspace.report import BatchReport
 from camp.app.workspace.workspace import Workspace
+from camp.data.digests import rows_in
 
 
 @dataclass(frozen=True)
@@ -26,14 +28,16 @@ class Snapshot:
 
     events: list[Event]
     knowledge: Knowledge
-    seen: Overview
-    needs: dict[int, Need]
+    overview: Callable[[], Overview]
+    """Computed when first called."""
     reports: list[BatchReport]
     """Report of each learning step, in order."""
     has_thumbnail: np.ndarray
     """(n,) bool"""
+    asked: np.ndarray
+    """(m,) rows of the images that questions are about: all, or a sample of many."""
     groups: Callable[[], list[np.ndarray]]
-    """Rows of images that look alike; computed when first called."""
+    """Positions in `asked` of images that look alike; computed when first called."""
     version: str
     """Hash of the images and their order; part of the addresses of thumbnails, so that browsers may cache them."""
 
@@ -43,21 +47,41 @@ class Snapshot:
         return len(self.events)
 
     @functools.cached_property
+    def seen(self) -> Overview:
+        """What the distances of images to the centroids say."""
+        return self.overview()
+
+    @functools.cached_property
+    def needs(self) -> dict[int, Need]:
+        """How much each category needs review."""
+        return needs(self.knowledge, self.seen)
+
+    @functools.cached_property
+    def asked_knowledge(self) -> Knowledge:
+        """What is known, with the images `asked` alone."""
+        return self.knowledge.with_images(self.asked)
+
+    @functools.cached_property
     def suggestions(self) -> Suggestions:
-        """What the other images say about each image."""
-        return suggest(self.knowledge)
+        """What the other images say about each image of `asked_knowledge`."""
+        return suggest(self.asked_knowledge)
 
     @functools.cached_property
     def queue(self) -> list[Question]:
         """What to ask a person, the most useful question first."""
         decisions, groups = standing(self.events), self.groups()
-        answered = frozenset(row for decision in decisions for row in decided_rows(decision))
+        rows = np.array([row for decision in decisions for row in decided_rows(decision)], dtype=np.int64)
+        answered = frozenset(np.flatnonzero(np.isin(self.asked, rows)).tolist())
         looked_at = frozenset(
             decision.category if isinstance(decision, Named) else decision.into
             for decision in decisions
             if isinstance(decision, Named | Merged)
         )
-        return questions(self.knowledge, self.seen, self.suggestions, groups, answered, looked_at)
+        seen, rows_of = self.seen.subset(self.asked), self.asked.tolist()
+        found = questions(self.asked_knowledge, seen, self.suggestions, groups, answered, looked_at)
+        if len(self.asked) == len(self.knowledge.images):
+            return found
+        return [replace(one, rows=tuple(rows_of[row] for row in one.rows)) for one in found]
 
 
 class ReviewState:
@@ -68,6 +92,7 @@ class ReviewState:
         self.busy = threading.RLock()
         """Held while the workspace is read or changed: `Workspace` is not safe to use from several threads."""
         self._last: tuple[tuple[int, ...], Snapshot] | None = None
+        self._seen: tuple[Knowledge, Overview] | None = None  # the last overview
         self._sizes: dict[str, int] = {}  # number of images of each version since the last learning step
 
     def now(self) -> Snapshot:
@@ -99,12 +124,7 @@ class ReviewState:
         shown = None if before is None else (before.knowledge.step, len(before.knowledge.images))
         if before is not None and shown == (knowledge.step, len(knowledge.images)):
             has_thumbnail, version, reports = before.has_thumbnail, before.version, before.reports
-            groups = before.groups
-            # Names do not change distances.
-            same = before.knowledge.distinct == knowledge.distinct and np.array_equal(
-                before.knowledge.images.category, knowledge.images.category
-            )
-            seen = before.seen if same else overview(knowledge)
+            asked, groups = before.asked, before.groups
         else:
             has_thumbnail = self._has_thumbnail(knowledge.images.digests)
             version = hashlib.blake2b(knowledge.images.digests.tobytes(), digest_size=8).hexdigest()
@@ -112,16 +132,47 @@ class ReviewState:
                 self._sizes.clear()
             self._sizes[version] = len(knowledge.images)
             reports = self.workspace.reports()
-            seen = overview(knowledge)
-            learned = self.workspace.storage.knowledge(knowledge.step)
-            groups = functools.cache(functools.partial(look_alikes, learned))  # decisions do not change them
-        needed = needs(knowledge, seen)
-        return Snapshot(events, knowledge, seen, needed, reports, has_thumbnail, groups, version)
+            asked = rows_to_ask(knowledge)
+            of_step = functools.partial(self._groups, knowledge.step, asked)
+            groups = functools.cache(of_step)  # decisions do not change them
+        overview_of = functools.partial(self._overview, knowledge)
+        return Snapshot(events, knowledge, overview_of, reports, has_thumbnail, asked, groups, version)
+
+    def _overview(self, knowledge: Knowledge) -> Overview:
+        """Return the overview of what is known, from the last one where possible."""
+        with self.busy:
+            before = self._seen
+            if before is None or before[0].step != knowledge.step:
+                found = self.workspace.overview(knowledge)
+            elif _same_distances(before[0], knowledge):
+                found = before[1]
+            elif len(knowledge.images) > LARGE and len(before[0].images) == len(knowledge.images):
+                found = updated(before[1], before[0], knowledge)
+            else:
+                found = overview(knowledge)
+            self._seen = knowledge, found
+            return found
+
+    def _groups(self, step: int, asked: np.ndarray) -> list[np.ndarray]:
+        """Return positions in `asked` of images that looked alike when the step was learned."""
+        learned = self.workspace.storage.knowledge(step)
+        if len(learned.images) > MAX_ASKED:
+            learned = learned.with_images(asked[asked < len(learned.images)])
+        return look_alikes(learned)
 
     def _has_thumbnail(self, digests: np.ndarray) -> np.ndarray:
         """Return which images have a thumbnail, by listing the folder: testing many files takes seconds."""
         example = self.workspace.storage.thumbnail(bytes(16))
         if example is None:
             return np.zeros(len(digests), dtype=bool)
-        files = {name for _, _, names in os.walk(example.parent.parent) for name in names}
-        return np.array([f"{bytes(digest).hex()}.jpg" in files for digest in digests], dtype=bool)
+        names = (Path(name).stem for _, _, files in os.walk(example.parent.parent) for name in files)
+        found = [name for name in names if len(name) == 32 and set(name) <= set("0123456789abcdef")]
+        if not found:
+            return np.zeros(len(digests), dtype=bool)
+        present = np.frombuffer(bytes.fromhex("".join(found)), dtype=np.uint8).reshape(-1, 16)
+        return rows_in(digests, present) >= 0
+
+
+def _same_distances(before: Knowledge, now: Knowledge) -> bool:
+    """Return whether only names have changed, on which distances do not depend."""
+    return before.distinct == now.distinct and np.array_equal(before.images.category, now.images.category)

@@ -15,6 +15,7 @@ from torch import Tensor
 from camp.app.workspace.knowledge import CLUSTERED, DISCARDED, Knowledge
 from camp.app.workspace.report import Link
 from camp.core.types import UNLABELLED
+from camp.data.digests import rows_in
 
 MIN_AGREEMENT = 0.5
 """Share of the images with a new label that must be recognised as an old category to give it the label as its name."""
@@ -43,12 +44,14 @@ def find_links(
         nearest: Position in `old` of the category that each of these images is recognised as, or DISCARDED.
     """
     best: dict[int, Link] = {}
-    for name in sorted({name for name in names if name is not None} - set(known.named())):
-        votes = Counter(old[at] for at, label in zip(nearest, names) if label == name and at != DISCARDED)
-        if not votes:
-            continue
-        id, count = votes.most_common(1)[0]
-        agree, rival = count / sum(label == name for label in names), best.get(id)
+    votes_of: dict[str, Counter[int]] = {}
+    for at, name in zip(nearest, names):
+        if name is not None and at != DISCARDED:
+            votes_of.setdefault(name, Counter())[old[at]] += 1
+    total = Counter(names)
+    for name in sorted(votes_of.keys() - known.named().keys()):
+        id, count = votes_of[name].most_common(1)[0]
+        agree, rival = count / total[name], best.get(id)
         unnamed, wins = known.categories[id].name is None, rival is None or agree > rival.agree
         if unnamed and wins and agree >= MIN_AGREEMENT:
             best[id] = Link(id, name, agree)
@@ -88,12 +91,10 @@ def split_repeated(
     replaces the earlier one. `digests` (n, 16) and labels `names` are those of the batch.
     """
     images = known.images
-    earlier = {bytes(digest): row for row, digest in enumerate(images.digests)}
     stays, counts = np.ones(len(images), dtype=bool), np.ones(len(names), dtype=bool)
-    for at, (digest, name) in enumerate(zip(digests, names)):
-        row = earlier.get(bytes(digest))
-        if row is None:
-            continue
+    earlier = rows_in(digests, images.digests)
+    for at in np.flatnonzero(earlier >= 0).tolist():
+        row, name = int(earlier[at]), names[at]
         id = int(images.category[row])
         label = known.categories[id].name if id != DISCARDED and images.source[row] != CLUSTERED else None
         is_new = name is not None and name != label

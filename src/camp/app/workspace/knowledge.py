@@ -15,6 +15,7 @@ import numpy as np
 
 from camp.app.workspace.kept_unknown import KeptImages
 from camp.core.errors import CampError
+from camp.core.large_arrays import copy_rows
 from camp.discovery.calibration import Calibration
 from camp.discovery.class_metric import ClassMetric
 
@@ -88,6 +89,8 @@ class Images:
     """(n, d) float32, the features under the present metric."""
     positions: np.ndarray
     """(n, 2) float32, on the map."""
+    _order: dict[int, np.ndarray] | None = field(default=None, init=False, repr=False)
+    """Rows of each category, where they were asked for."""
 
     def __len__(self) -> int:
         return len(self.files)
@@ -106,11 +109,25 @@ class Images:
             positions=np.empty((0, 2), np.float32),
         )
 
+    def index_categories(self) -> None:
+        """Make `rows_of` fast, for callers that ask for all categories."""
+        if self._order is None:
+            ids, counts = np.unique(self.category, return_counts=True)
+            order = np.argsort(self.category, kind="stable")
+            self._order = dict(zip(ids.tolist(), np.split(order, np.cumsum(counts)[:-1])))
+
+    def rows_of(self, id: int) -> np.ndarray:
+        """Return the rows of the images of a category."""
+        if self._order is None:
+            return np.flatnonzero(self.category == id)
+        return self._order.get(id, np.empty(0, np.int64))
+
     def subset(self, rows: np.ndarray) -> Images:
         """Return the images in `rows`."""
         if len(rows) == len(self):
             return self
-        columns = {name: values[rows] for name, values in vars(self).items() if name != "files"}
+        names = [one.name for one in dataclasses.fields(self) if one.init and one.name != "files"]
+        columns = {name: copy_rows(getattr(self, name), rows) for name in names}
         return Images(files=[self.files[row] for row in rows], **columns)
 
 
@@ -161,7 +178,7 @@ class Knowledge:
 
     def rows_of(self, id: int) -> np.ndarray:
         """Return the rows of the images of a category."""
-        return np.flatnonzero(self.images.category == id)
+        return self.images.rows_of(id)
 
     def named(self) -> dict[str, int]:
         """Return the ids of the live categories that have a name, by name."""
@@ -194,6 +211,8 @@ class Knowledge:
 
     def pending(self) -> np.ndarray:
         """Return the rows of the kept unknown images that were neither learned nor dismissed."""
+        if not len(self.kept.digests):
+            return np.empty(0, np.int64)
         done = self.dismissed | {bytes(digest).hex() for digest in self.images.digests}
         return np.array([row for row, digest in enumerate(self.kept.digests) if digest not in done], np.int64)
 

@@ -12,16 +12,17 @@ import torch
 from camp.app.inputs.base import ReadableImages
 from camp.app.workspace.category_ids import Numbering, find_links, number_labels, split_repeated
 from camp.app.workspace.knowledge import CLUSTERED, DISCARDED, LABELLED, Category, Images, Knowledge
-from camp.app.workspace.overview import Overview, category_regions, metric_labels, overview
+from camp.app.workspace.overview import LARGE, Overview, category_regions, metric_labels, overview
 from camp.app.workspace.report import BatchReport, CategoryReport, CategoryShift, Link, Seconds
 from camp.app.workspace.step_files import Step
 from camp.core.errors import CampError
+from camp.core.large_arrays import BLOCK, copy_rows, empty_array, row_blocks
 from camp.core.progress import Progress
 from camp.core.provenance import current_provenance
 from camp.core.types import UNLABELLED
 from camp.data.tasks import Task
 from camp.data.views import Views
-from camp.discovery.class_metric import ClassMetric
+from camp.discovery.class_metric import MAX_SAMPLES, ClassMetric
 from camp.discovery.held_out_calibration import Members, calibrate
 from camp.discovery.open_set import OpenSet
 from camp.discovery.open_world_discoverer import OpenWorldDiscoverer
@@ -124,7 +125,7 @@ def learn(
         after.images.features, after.images.category, known.images.positions, seed, progress
     )
     after = dataclasses.replace(after, images=dataclasses.replace(after.images, positions=positions))
-    seen = overview(after)
+    seen = overview(after, progress)
     estimate, now = method.discovery.estimate, time.monotonic()
     mine = after.images.steps == after.step
     clustered = after.images.source == CLUSTERED
@@ -153,7 +154,9 @@ def learn(
         provenance=current_provenance(str(backbone.device)),
     )
     tip = {name: tensor.detach().cpu().clone() for name, tensor in method.tip.state_dict().items()}
-    return LearnedBatch(Step(after, tip, report, batch.unreadable), batch.images.keys, seen)
+    stored = seen.state() if len(after.images) > LARGE else None
+    step = Step(after, tip, report, batch.unreadable, overview=stored)
+    return LearnedBatch(step, batch.images.keys, seen)
 
 
 def _links(
@@ -176,7 +179,7 @@ def _memory(known: Knowledge, old: Sequence[int]) -> FeatureMemory:
     """Return the features of the images that were not discarded, with the positions of their categories."""
     rows = np.flatnonzero(known.images.category != DISCARDED)
     return FeatureMemory(
-        features=torch.from_numpy(np.asarray(known.images.features[rows], dtype=np.float32)),
+        features=torch.from_numpy(copy_rows(known.images.features, rows, np.float32)),
         positions=torch.from_numpy(np.searchsorted(old, known.images.category[rows])),
     )
 
@@ -199,7 +202,8 @@ def _shifts(old: Sequence[int], method: CentroidMethod, memory: FeatureMemory) -
     if method.drift is None:
         return []
     distances = (method.drift.adapted - method.drift.stored).norm(dim=1)
-    around = (memory.features - method.drift.adapted[memory.positions]).square().sum(dim=1)
+    parts = zip(memory.features.split(BLOCK), memory.positions.split(BLOCK))
+    around = torch.cat([(x - method.drift.adapted[at]).square().sum(dim=1) for x, at in parts])
     spread = float(around.mean().sqrt()) or 1.0
     return [CategoryShift(id, float(distance) / spread) for id, distance in zip(old, distances)]
 
@@ -212,6 +216,7 @@ def _add_batch(
     `memory` holds the features of the earlier images in the new feature space.
     """
     assignments = method.assigned().numpy()
+    filled = np.bincount(assignments, minlength=len(method.categories)) > 0
     step, next_id = known.step + 1, max(known.next_id(), *(id + 1 for id in numbering.ids), 1)
     categories, ids = dict(known.categories), list(numbering.ids)
     for id in ids:
@@ -221,16 +226,13 @@ def _add_batch(
         elif name is not None:
             categories[id] = dataclasses.replace(categories[id], name=name)
     for position in range(len(ids), len(method.categories)):
-        if (assignments == position).any():  # an empty cluster is not a category
+        if filled[position]:  # an empty cluster is not a category
             categories[next_id] = Category(next_id, None, step, "discovered")
             ids.append(next_id)
             next_id += 1
         else:
             ids.append(DISCARDED)
-    before = known.images
-    old_features = np.asarray(before.features, dtype=np.float32).copy()
-    old_features[before.category != DISCARDED] = memory.features.numpy()
-    n = len(batch)
+    before, n = known.images, len(batch)
     source = np.where(numbering.labels.numpy() == UNLABELLED, CLUSTERED, LABELLED).astype(np.uint8)
     images = Images(
         files=[*before.files, *batch.images.files],
@@ -238,41 +240,69 @@ def _add_batch(
         steps=np.concatenate([before.steps, np.full(n, step, np.int32)]),
         category=np.concatenate([before.category, np.array(ids, np.int32)[assignments]]),
         source=np.concatenate([before.source, source]),
-        features=np.concatenate([old_features, method.task_features.numpy()]),
+        features=_all_features(before, memory.features.numpy(), method.task_features.numpy()),
         points=np.empty((0, 1), np.float32),
         positions=np.concatenate([before.positions, np.zeros((n, 2), np.float32)]),
     )
     return dataclasses.replace(known, step=step, categories=categories, images=images)
 
 
+def _all_features(before: Images, remembered: np.ndarray, new: np.ndarray) -> np.ndarray:
+    """Join the features of earlier images with new ones; `remembered` are those of images that were not discarded."""
+    m = len(before)
+    features = empty_array((m + len(new), new.shape[1]), np.float32)
+    kept = before.category != DISCARDED
+    at = np.cumsum(kept) - 1
+    for part in row_blocks(m):
+        features[part] = before.features[part]
+        features[part][kept[part]] = remembered[at[part][kept[part]]]
+    for part in row_blocks(len(new)):
+        features[m + part.start : m + part.stop] = new[part]
+    return features
+
+
 def _apply_metric(knowledge: Knowledge, metric: ClassMetric) -> Knowledge:
     """Compute the points of all images under the metric of the batch, and calibrate their distances."""
     images = knowledge.images
-    kept = images.category != DISCARDED
+    kept = np.flatnonzero(images.category != DISCARDED)
     ids, positions = np.unique(images.category[kept], return_inverse=True)
-    features = torch.from_numpy(images.features)
-    trusted = torch.from_numpy(images.source[kept] != CLUSTERED)
-    fitted = torch.from_numpy(metric_labels(knowledge)[kept])
-    members = Members(features[kept], torch.from_numpy(positions), trusted, fitted)
+    every = slice(None, None, max(1, -(-len(kept) // MAX_SAMPLES)))
+    rows = kept[every]
+    members = Members(
+        features=torch.from_numpy(np.asarray(images.features[rows])),
+        positions=torch.from_numpy(positions[every]),
+        trusted=torch.from_numpy(images.source[rows] != CLUSTERED),
+        fitted=torch.from_numpy(metric_labels(knowledge)[rows]),
+    )
     calibration = calibrate(members, metric, len(ids))
-    images = dataclasses.replace(images, points=metric.transform(features).numpy())
+    points = empty_array((len(images), metric.projection.shape[1]), np.float32)
+    for part in row_blocks(len(images)):
+        points[part] = metric.transform(torch.from_numpy(images.features[part])).numpy()
+    images = dataclasses.replace(images, points=points)
     return dataclasses.replace(knowledge, images=images, metric=metric, calibration=calibration)
 
 
 def _category_reports(after: Knowledge, old: list[int]) -> list[CategoryReport]:
     """Report every category that has images in the last batch; `old` ones had images before."""
-    images = after.images
+    images, had_images = after.images, set(old)
     mine = images.steps == after.step
+    sizes = np.bincount(images.category[mine & (images.category != DISCARDED)])
+    labelled = images.category[mine & (images.category != DISCARDED) & (images.source != CLUSTERED)]
+    n_labelled = np.bincount(labelled, minlength=len(sizes))
     reports = []
-    for id in np.unique(images.category[mine & (images.category != DISCARDED)]).tolist():
-        rows, category = mine & (images.category == id), after.categories[id]
+    for id in np.flatnonzero(sizes).tolist():
+        category = after.categories[id]
         reports.append(
             CategoryReport(
                 id=id,
                 name=category.name,
-                n_images=int(rows.sum()),
-                n_labelled=int((rows & (images.source != CLUSTERED)).sum()),
-                kind="returned" if id in old else "known" if category.origin == "labelled" else "discovered",
+                n_images=int(sizes[id]),
+                n_labelled=int(n_labelled[id]),
+                kind="returned"
+                if id in had_images
+                else "known"
+                if category.origin == "labelled"
+                else "discovered",
             )
         )
     return reports

@@ -2,7 +2,7 @@
 
 from camp.app.workspace.history import standing
 from camp.app.workspace.knowledge import CLUSTERED, Knowledge, count
-from camp.app.workspace.overview import needs, overview
+from camp.app.workspace.overview import needs
 from camp.app.workspace.workspace import Workspace
 from camp.core.types import FALSE_ALARMS
 
@@ -10,7 +10,7 @@ from camp.core.types import FALSE_ALARMS
 def status_text(workspace: Workspace) -> str:
     """Describe categories, batches and decisions of a workspace."""
     knowledge, reports = workspace.knowledge(), workspace.reports()
-    seen = overview(knowledge)
+    seen = workspace.overview(knowledge)
     doubtful, clustered = seen.doubtful(), knowledge.images.source == CLUSTERED
     why = needs(knowledge, seen)
     live = knowledge.live()

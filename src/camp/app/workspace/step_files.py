@@ -25,6 +25,7 @@ from camp.app.workspace.report import BatchReport
 from camp.core.csv_output import csv_text
 from camp.core.errors import CampError
 from camp.core.files import file_checksum, make_folder, read_json, replace_folder
+from camp.core.safetensors_files import map_arrays, write_arrays
 from camp.discovery.calibration import Calibration
 from camp.discovery.class_metric import ClassMetric
 
@@ -35,6 +36,7 @@ _COLUMNS = {name: name for name in ("digests", "steps", "category", "points", "p
 _COLUMNS["told"] = "source"
 """Names of the arrays in the file, and of the fields of `Images`."""
 MODEL_FILES = ("features.npy", "pictures.safetensors", "files.json", "tip.safetensors", "metric.safetensors")
+OVERVIEW_FILE = "overview.safetensors"
 """Files that only the last step keeps; earlier steps keep their report."""
 
 
@@ -54,6 +56,8 @@ class Step:
     """Why files of the batch could not be read, by file."""
     trunk: str = ""
     """Fingerprint of the trunk that the tip belongs to."""
+    overview: Mapping[str, np.ndarray] | None = None
+    """State of the overview of many images, which takes long to compute."""
 
 
 class FileVerifier:
@@ -134,12 +138,15 @@ def save_step(folder: Path, step: Step) -> None:
     knowledge, images = step.knowledge, step.knowledge.images
     with (folder / "features.npy").open("wb") as file:
         np.save(file, images.features, allow_pickle=False)
-    columns = {key: np.ascontiguousarray(getattr(images, name)) for key, name in _COLUMNS.items()}
-    _write(folder / "pictures.safetensors", save_arrays(columns))
+    write_arrays(
+        folder / "pictures.safetensors", {key: getattr(images, name) for key, name in _COLUMNS.items()}
+    )
     metric = {key: np.ascontiguousarray(array) for key, array in knowledge.metric.state().items()}
     _write(folder / "metric.safetensors", save_arrays(metric))
     tip = {key: tensor.detach().cpu().contiguous() for key, tensor in step.tip.items()}
     _write(folder / "tip.safetensors", save_tensors(tip))
+    if step.overview is not None:
+        write_arrays(folder / OVERVIEW_FILE, step.overview)
     _write(folder / "files.json", _json(images.files))
     about = {
         "step": knowledge.step,
@@ -163,7 +170,7 @@ def load_step(folder: Path, verifier: FileVerifier | None = None) -> Knowledge:
         files = ("categories.json", *(name for name in MODEL_FILES if name != "tip.safetensors"))
         verified = (verifier or FileVerifier()).verify(folder, *files)
         about = _CategoriesFile.model_validate(read_json(folder / "categories.json"))
-        columns = load_file(folder / "pictures.safetensors")
+        columns = map_arrays(folder / "pictures.safetensors")
         knowledge = Knowledge(
             step=about.step,
             categories={category.id: category for category in about.categories},
@@ -182,6 +189,15 @@ def load_step(folder: Path, verifier: FileVerifier | None = None) -> Knowledge:
         if not verified:
             _check_finite(knowledge)
         return knowledge
+
+
+def load_overview(folder: Path, verifier: FileVerifier | None = None) -> dict[str, np.ndarray] | None:
+    """Read the state of the overview after the step; None if there is none."""
+    with _damage(folder):
+        if not (folder / OVERVIEW_FILE).exists():
+            return None
+        (verifier or FileVerifier()).verify(folder, OVERVIEW_FILE)
+        return map_arrays(folder / OVERVIEW_FILE)
 
 
 def _check_references(knowledge: Knowledge) -> None:
@@ -260,7 +276,7 @@ def load_report(folder: Path, verifier: FileVerifier | None = None) -> BatchRepo
 
 def remove_model(folder: Path) -> None:
     """Remove the files that only the last step keeps."""
-    for name in MODEL_FILES:
+    for name in (*MODEL_FILES, OVERVIEW_FILE):
         with contextlib.suppress(OSError):
             (folder / name).unlink(missing_ok=True)
 

@@ -23,6 +23,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Self
 
+import numpy as np
 from filelock import FileLock, Timeout
 
 from camp.app.workspace import step_files
@@ -120,6 +121,10 @@ class Storage(ABC):
     @abstractmethod
     def knowledge(self, step: int) -> Knowledge:
         """Return the knowledge after the last learning step."""
+
+    def overview(self, step: int) -> Mapping[str, np.ndarray] | None:
+        """Return the state of the overview after the last learning step, if it was stored."""
+        return None
 
     @abstractmethod
     def tip(self, step: int) -> "Mapping[str, Tensor]":
@@ -317,6 +322,10 @@ class FolderStorage(Storage):
     def knowledge(self, step: int) -> Knowledge:
         """Read the knowledge after a step; the features stay on disk until they are used."""
         return step_files.load_step(self.step_folder(step), self._verifier)
+
+    def overview(self, step: int) -> dict[str, np.ndarray] | None:
+        """Read the state of the overview after a step."""
+        return step_files.load_overview(self.step_folder(step), self._verifier)
 
     def tip(self, step: int) -> "dict[str, Tensor]":
         """Read the weights of the tip after a step."""

@@ -7,6 +7,7 @@ import torch
 
 from camp.core.errors import CampError
 from camp.data.views import Batch
+from camp.discovery.large_batches import MAX_IMAGES
 from camp.nn.backbones.base import Backbone
 from camp.nn.backbones.engine import OnnxEngine
 
@@ -55,8 +56,10 @@ def training_budget(
 def expected_seconds(backbone: Backbone, n_images: int, budget: TrainingBudget) -> float:
     """Estimate the seconds that learning takes, by a short measurement on this machine."""
     threads = max(1, torch.get_num_threads())
-    # Reading and decoding; clustering, the metric and the map.
-    seconds = 0.01 * n_images / threads + 4 + 0.01 * n_images
+    # Clustering, on a sample of many images; the metric and the map; reading and decoding images.
+    seconds = 4 + 0.01 * min(n_images, MAX_IMAGES) + 0.0005 * n_images
+    if backbone.resolution:
+        seconds += 0.01 * n_images / threads
     if backbone.trunk is not None:
         trunk = backbone.trunk.single_threaded() if isinstance(backbone.trunk, OnnxEngine) else backbone.trunk
         pixels = torch.zeros(_PROBE, 3, backbone.resolution, backbone.resolution)

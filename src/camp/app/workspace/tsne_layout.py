@@ -60,10 +60,12 @@ def tsne_layout(
         places = places @ turn
     places /= np.abs(places).max() or 1.0
     positions = np.empty((n, 2), dtype=np.float32)
-    for begin in range(0, n, _CHUNK):
-        part = slice(begin, begin + _CHUNK)
-        z = reduced.transform(np.asarray(features[part], dtype=np.float32))
-        positions[part] = places[_nearest(z, flat, min(NEIGHBOURS, len(flat)))].mean(axis=1)
+    with progress.track("Placing on the map", n) as bar:
+        for begin in range(0, n, _CHUNK):
+            part = slice(begin, begin + _CHUNK)
+            z = reduced.transform(np.asarray(features[part], dtype=np.float32))
+            positions[part] = places[_nearest(z, flat, min(NEIGHBOURS, len(flat)))].mean(axis=1)
+            bar.advance(len(z))
     positions[chosen] = places
     return positions
 
@@ -72,14 +74,17 @@ def _landmarks(categories: np.ndarray, seed: int) -> np.ndarray:
     """Return sorted rows of at most LANDMARKS images, equally many of each category where possible."""
     if len(categories) <= LANDMARKS:
         return np.arange(len(categories))
-    draw = numpy_generator(seed, "landmarks")
+    return np.sort(spread_over(categories, numpy_generator(seed, "landmarks"))[:LANDMARKS])
+
+
+def spread_over(categories: np.ndarray, draw: np.random.Generator) -> np.ndarray:
+    """Return all rows in a random order in which the i-th image of each category comes before the (i + 1)-th of any."""
     order = draw.permutation(len(categories))
-    # The i-th image of each category comes before the (i + 1)-th of any.
+    by_category = np.argsort(categories[order], kind="stable")
+    _, counts = np.unique(categories, return_counts=True)
     ranks = np.empty(len(categories), dtype=np.int64)
-    for category in np.unique(categories):
-        own = order[categories[order] == category]
-        ranks[own] = np.arange(len(own))
-    return np.sort(order[np.argsort(ranks[order], kind="stable")][:LANDMARKS])
+    ranks[by_category] = np.arange(len(order)) - np.repeat(np.cumsum(counts) - counts, counts)
+    return order[np.argsort(ranks, kind="stable")]
 
 
 def _nearest(z: np.ndarray, among: np.ndarray, count: int) -> np.ndarray:

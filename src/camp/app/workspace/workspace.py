@@ -9,6 +9,7 @@ from camp.app.workspace.decisions import Accepted, Decision
 from camp.app.workspace.events import Event, Learned, Undone
 from camp.app.workspace.history import dismissed, made_ids, standing
 from camp.app.workspace.knowledge import Knowledge
+from camp.app.workspace.overview import Overview, overview, restored, updated
 from camp.app.workspace.report import BatchReport
 from camp.app.workspace.step_files import Step
 from camp.app.workspace.storage import FolderStorage, MemoryStorage, Storage, WorkspaceSettings
@@ -91,6 +92,18 @@ class Workspace:
             knowledge = decision.apply(knowledge)
         self._knowledge = events, knowledge
         return knowledge
+
+    def overview(self, knowledge: Knowledge) -> Overview:
+        """Return the overview of what is known now; that of many images starts from what the last step has stored."""
+        state = self.storage.overview(knowledge.step)
+        if state is None:
+            return overview(knowledge)
+        if not standing(self.events()):
+            return restored(state, knowledge)
+        learned = self.storage.knowledge(knowledge.step)
+        if len(learned.images) != len(knowledge.images):
+            return overview(knowledge)
+        return updated(restored(state, learned), learned, knowledge)
 
     def with_kept(self, knowledge: Knowledge) -> Knowledge:
         """Return knowledge with the unknown images that are kept now; processes keep them without an event."""

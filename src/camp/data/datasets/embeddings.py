@@ -7,7 +7,7 @@ import numpy as np
 from camp.core.errors import CampError
 from camp.data.datasets.base import Dataset, holdout_mask
 from camp.data.datasets.info import DatasetInfo
-from camp.data.vector_files import VectorReader
+from camp.data.vector_files import VectorReader, blocks, open_array
 
 TEST_SHARE = 0.2
 
@@ -31,9 +31,7 @@ def load(data: Path) -> Dataset:
         "".join(map(str, labels.tolist())).encode()
     except UnicodeError:
         raise CampError(f"`labels` of {data} is not text in UTF-8; save it as strings.") from None
-    with np.errstate(over="ignore"):
-        vectors = vectors.astype(np.float32)
-    if not np.isfinite(vectors).all():
+    if not all(np.isfinite(block).all() for _, block in blocks(vectors)):
         raise CampError(f"`vectors` of {data} holds numbers that are not finite; remove those rows.")
     names, positions = np.unique(labels, return_inverse=True)
     width = len(str(len(vectors) - 1))
@@ -53,13 +51,8 @@ def _arrays(data: Path) -> dict[str, np.ndarray]:
         raise CampError(
             f"{data} is not an .npz file; save one with numpy.savez(file, vectors=..., labels=..., test=...)."
         )
-    try:
-        with np.load(data, allow_pickle=False) as file:
-            arrays = {name: file[name] for name in ("vectors", "labels", "test") if name in file.files}
-    except Exception as error:
-        raise CampError(
-            f"{data} cannot be read as plain arrays ({error}); arrays of objects are not opened."
-        ) from error
+    found = {name: open_array(data, name) for name in ("vectors", "labels", "test")}
+    arrays = {name: array for name, array in found.items() if array is not None}
     missing = {"vectors", "labels"} - arrays.keys()
     if missing:
         raise CampError(

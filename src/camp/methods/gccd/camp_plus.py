@@ -14,6 +14,7 @@ Training is CAMP's, and off by default (docs/results.md, "Ablation of CAMP+").
 """
 
 from dataclasses import dataclass, replace
+from typing import Any
 
 from torch import Tensor
 
@@ -76,5 +77,6 @@ def make_camp_plus(context: BuildContext, settings: CampPlusSettings) -> Centroi
 def _grid(settings: CampPlusSettings) -> ParameterGrid:
     """Return the values that parameters are selected from; those that were given are fixed."""
     given = {name: getattr(settings, name) for name in ("shrinkage", "n_components", "power", "equal_widths")}
-    selected = {name: (value,) for name, value in given.items() if value is not None}
-    return ParameterGrid(**selected, size_prior=settings.size_prior, start_factor=settings.start_factor)
+    selected: dict[str, Any] = {name: (value,) for name, value in given.items() if value is not None}
+    grid = ParameterGrid(size_prior=settings.size_prior, start_factor=settings.start_factor)
+    return replace(grid, **selected)
