@@ -22,15 +22,16 @@ def workers(name: str) -> list[int]:
 
 @contextlib.contextmanager
 def killed_once(name: str, begun: Callable[[], bool]) -> Iterator[list[int]]:
-    """Kill one of two workers once the work has begun; gives a list that holds its process id afterwards."""
+    """Kill one worker once the work has begun; gives a list that holds its process id afterwards."""
     killed: list[int] = []
     ended = threading.Event()
 
     def kill() -> None:
         while not killed and not ended.wait(0.002):
-            if begun() and len(found := workers(name)) == 2:
-                os.kill(found[0], signal.SIGKILL)
-                killed.append(found[0])
+            if begun() and (found := workers(name)):
+                with contextlib.suppress(ProcessLookupError):  # it has just ended
+                    os.kill(found[0], signal.SIGKILL)
+                    killed.append(found[0])
 
     thread = threading.Thread(target=kill)
     thread.start()
