@@ -92,8 +92,11 @@ def principal_axes(x: Tensor, n_axes: int) -> Tensor:
 
 def _leading_eigenvectors(matrix: Tensor, count: int) -> Tensor:
     """Eigenvectors (D, count) of a symmetric matrix (D, D) with the greatest eigenvalues, descending."""
-    vectors: Tensor = torch.linalg.eigh(matrix).eigenvectors.flip(1)[:, :count]
-    return vectors.contiguous()
+    try:
+        vectors: Tensor = torch.linalg.eigh(matrix).eigenvectors
+    except torch.linalg.LinAlgError:  # LAPACK's float32 does not converge for some matrices of low rank
+        vectors = torch.linalg.eigh(matrix.double()).eigenvectors.to(matrix.dtype)
+    return vectors.flip(1)[:, :count].contiguous()
 
 
 def compares_directions(dim: int) -> bool:

@@ -29,7 +29,7 @@ from camp.core.ray_cluster import RETRIES, RayCluster, Resources
 from camp.data.bank.block_arrays import BlockArrays, from_arrays, to_arrays
 from camp.data.bank.fill import Block, encode_blocks
 
-IMAGES_PER_TASK = 256
+IMAGES_PER_TASK = 264
 """Number of images of a Ray task that makes part of a bank."""
 
 
