@@ -46,7 +46,7 @@ def test_an_overview_after_a_decision_is_nearly_that_of_all_images(
     found, expected = updated(overview(known), known, now), overview(now)
     assert_same(found, expected)
     # Images of categories that have not changed keep their probabilities, which hardly depend on others.
-    assert np.abs(found.confidence - expected.confidence).mean() < 0.02
+    assert np.abs(found.confidence - expected.confidence).mean() < 0.1
     here = np.isin(
         now.images.category, np.unique(now.images.category[known.images.category != now.images.category])
     )
