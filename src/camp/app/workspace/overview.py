@@ -14,7 +14,7 @@ from camp.core.large_arrays import copy_rows
 from camp.core.progress import Progress
 from camp.core.seeds import seed_of
 from camp.core.types import FALSE_ALARMS
-from camp.discovery.calibration import with_radii
+from camp.discovery.calibration import fit_open_set, with_radii
 from camp.discovery.open_set import OpenSet
 
 _CHUNK = 4096
@@ -88,10 +88,12 @@ def fit_classifier(
     ids = tuple(id for id, count in knowledge.counts().items() if count)
     if not ids:
         raise CampError("No category has any picture; learn a batch, or undo what was discarded.")
-    rows = np.flatnonzero(knowledge.images.category != DISCARDED)
-    centroids, own = _centroids(knowledge, rows, np.array(ids))
-    positions = torch.from_numpy(np.searchsorted(ids, knowledge.images.category[rows]))
-    return ids, with_radii(centroids, own, positions, knowledge.calibration, false_alarms)
+    images, rows = knowledge.images, np.flatnonzero(knowledge.images.category != DISCARDED)
+    points = torch.from_numpy(images.points if len(rows) == len(images) else copy_rows(images.points, rows))
+    positions = torch.from_numpy(np.searchsorted(ids, images.category[rows]))
+    fitted = metric_labels(knowledge)[rows]
+    metric, calibration = knowledge.metric, knowledge.calibration
+    return ids, fit_open_set(points, positions, fitted, metric, calibration, len(ids), false_alarms)
 
 
 def _centroids(knowledge: Knowledge, rows: np.ndarray, ids: np.ndarray) -> tuple[torch.Tensor, torch.Tensor]:
