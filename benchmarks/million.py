@@ -254,7 +254,7 @@ def review(workspace: Path) -> PageTimes:
         category, content = page.get(f"/api/category/{one['id']}?order=doubtful&start=0")
         rows = [picture["row"] for picture in json.loads(content)["pictures"]][:10]
         positions, categories = page.get("/api/map/positions")[1], page.get("/api/map/categories")[1]
-        name = {"kind": "named", "category": one["id"], "name": "first find"}
+        name = {"kind": "named", "category": one["id"], "name": f"find {time.time_ns()}"}
         decision, said = page.post("/api/decide", {"events": seen["events"], "decision": name})
         after, _ = page.get("/api/overview")
         events = json.loads(said)["events"]
