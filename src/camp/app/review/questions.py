@@ -112,7 +112,7 @@ def rows_to_ask(knowledge: Knowledge) -> np.ndarray:
     if n <= MAX_ASKED:
         return np.arange(n)
     return np.sort(
-        spread_over(knowledge.images.category, numpy_generator(0, "asked", knowledge.step))[:MAX_ASKED]
+        spread_over(knowledge.images.category, numpy_generator(0, "asked", knowledge.step))[:SAMPLE]
     )
 
 
