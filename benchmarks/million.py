@@ -58,6 +58,8 @@ class Cost:
     """Cost of a process."""
 
     seconds: float
+    processor: float
+    """Seconds of all processors, which do not depend on what else the machine does."""
     anonymous: int
     """Greatest RssAnon in bytes."""
     resident: int
@@ -121,17 +123,18 @@ def camp(*words: str | Path) -> list[str]:
 
 def measured(command: list[str]) -> Cost:
     """Run a command and measure it."""
-    started = time.monotonic()
-    process = subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
+    started, before = time.monotonic(), os.times()
+    process = subprocess.Popen(command, stdout=subprocess.DEVNULL)
     anonymous = resident = 0
     while process.poll() is None:
         now = memory(process.pid)
         anonymous, resident = max(anonymous, now[0]), max(resident, now[1])
         time.sleep(SECONDS_BETWEEN)
-    said = process.stdout.read() if process.stdout else ""
     if process.returncode:
-        raise SystemExit(f"{' '.join(command)} failed:\n{said}")
-    return Cost(time.monotonic() - started, anonymous, resident)
+        raise SystemExit(f"{' '.join(command)} failed.")
+    after = os.times()
+    processor = after.children_user + after.children_system - before.children_user - before.children_system
+    return Cost(time.monotonic() - started, processor, anonymous, resident)
 
 
 def memory(pid: int) -> tuple[int, int]:
@@ -251,7 +254,7 @@ def review(workspace: Path) -> PageTimes:
         category, content = page.get(f"/api/category/{one['id']}?order=doubtful&start=0")
         rows = [picture["row"] for picture in json.loads(content)["pictures"]][:10]
         positions, categories = page.get("/api/map/positions")[1], page.get("/api/map/categories")[1]
-        name = {"kind": "named", "category": one["id"], "name": "first find"}
+        name = {"kind": "named", "category": one["id"], "name": f"find {time.time_ns()}"}
         decision, said = page.post("/api/decide", {"events": seen["events"], "decision": name})
         after, _ = page.get("/api/overview")
         events = json.loads(said)["events"]
@@ -307,13 +310,13 @@ def print_tables(
 ) -> None:
     """Print the tables of docs/scaling.md."""
     print(
-        "| vectors | batch | `camp learn` | per 1,000 | anonymous | resident | known | novel | purity | found | of |"
+        "| vectors | batch | `camp learn` | processor | per 1,000 | anonymous | resident | known | novel | purity | found | of |"
     )
-    print("| ---: | ---: | ---: | ---: | ---: | ---: | ---: | ---: | ---: | ---: | ---: |")
+    print("| ---: |" + 11 * " ---: |")
     for size, number, batch, cost, q in learned:
         n = len(np.load(batch.truth, mmap_mode="r"))
         print(
-            f"| {size:,} | {number} ({n:,}) | {cost.seconds:.1f} s | {1e3 * cost.seconds / n:.2f} s "
+            f"| {size:,} | {number} ({n:,}) | {cost.seconds:.0f} s | {cost.processor:.0f} s | {1e3 * cost.processor / n:.2f} s "
             f"| {cost.anonymous / 1e6:,.0f} MB | {cost.resident / 1e6:,.0f} MB | {q.known:.1%} | {q.novel:.1%} "
             f"| {q.purity:.1%} | {q.found} | {q.classes} |"
         )
@@ -325,7 +328,7 @@ def print_tables(
     print("| ---: |" + 13 * " ---: |")
     for size, status, t in looked:
         print(
-            f"| {size:,} | {status.seconds:.1f} s, {status.anonymous / 1e6:,.0f} MB | {t.start:.1f} s | {t.first:.2f} s "
+            f"| {size:,} | {status.seconds:.1f} s ({status.processor:.1f} s), {status.anonymous / 1e6:,.0f} MB | {t.start:.1f} s | {t.first:.2f} s "
             f"| {t.again:.2f} s | {t.queue:.2f} s | {t.category:.2f} s | {t.decision:.2f} s | {t.move:.2f} s "
             f"| {t.after:.2f} s | {t.next_question:.2f} s | {t.cards_mb:.1f} MB | {t.map_mb:.1f} MB "
             f"| {t.anonymous / 1e6:,.0f} MB |"

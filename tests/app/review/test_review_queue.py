@@ -400,9 +400,10 @@ def test_questions_about_many_images_are_about_a_sample(
     workspace: Workspace, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("camp.app.review.questions.MAX_ASKED", 120)
+    monkeypatch.setattr("camp.app.review.questions.SAMPLE", 100)
     monkeypatch.setattr("camp.app.review.state.MAX_ASKED", 120)
     now = ReviewState(workspace).now()
-    assert len(now.asked) == 120
+    assert len(now.asked) == 100
     category = now.knowledge.images.category
     assert set(category[now.asked]) == set(category)
     shown = [row for question in now.queue for row in question.rows]

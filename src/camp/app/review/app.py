@@ -4,8 +4,9 @@ Access control is the task of the caller, which puts `camp.app.web.guard.Guard` 
 """
 
 import contextlib
+import functools
 import threading
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from importlib import resources
 from pathlib import Path
 from typing import Annotated
@@ -20,7 +21,7 @@ from starlette.exceptions import HTTPException as StarletteHTTPException
 from camp.app.review import queries
 from camp.app.review.decisions import add_decisions
 from camp.app.review.kept import add_kept
-from camp.app.review.state import ReviewState
+from camp.app.review.state import ReviewState, Snapshot
 from camp.app.web.limits import RequestLimits
 from camp.app.workspace.decisions import Number
 from camp.app.workspace.overview import halves
@@ -36,12 +37,14 @@ CACHE_FOREVER = {"Cache-Control": "private, max-age=31536000, immutable"}
 def review_app(workspace: Workspace) -> FastAPI:
     """Make the page of `workspace`."""
     state = ReviewState(workspace)
+    cards = functools.lru_cache(maxsize=1)(queries.overview_answer)
 
     def preload() -> None:
         with contextlib.suppress(CampError):  # which the page will show
-            queries.overview_answer(state.now())
-            with state.busy:
-                queries.queue_answer(state.now(), 0)
+            now = state.now()
+            cards(now)
+            with state.asking:  # the cards are answered meanwhile
+                queries.queue_answer(now, 0)
 
     @contextlib.asynccontextmanager
     async def lifespan(app: FastAPI) -> AsyncIterator[None]:
@@ -53,7 +56,7 @@ def review_app(workspace: Workspace) -> FastAPI:
     _add_error_handlers(app)
     _add_page(app, workspace)
     add_kept(app, state)  # before the queries: /thumbnails/kept is not a version
-    _add_queries(app, state)
+    _add_queries(app, state, cards)
     add_decisions(app, state)
     return app
 
@@ -99,10 +102,12 @@ def _add_page(app: FastAPI, workspace: Workspace) -> None:
         return Response(content, media_type=kind)
 
 
-def _add_queries(app: FastAPI, state: ReviewState) -> None:
+def _add_queries(
+    app: FastAPI, state: ReviewState, cards: Callable[[Snapshot], queries.OverviewAnswer]
+) -> None:
     @app.get("/api/overview")
     def overview() -> queries.OverviewAnswer:
-        return queries.overview_answer(state.now())
+        return cards(state.now())
 
     @app.get("/api/events")
     def events() -> queries.EventsAnswer:
@@ -111,8 +116,9 @@ def _add_queries(app: FastAPI, state: ReviewState) -> None:
     @app.get("/api/queue")
     def queue(skip: Annotated[int, Query(ge=0)] = 0) -> queries.QueueAnswer:
         """The next question; `skip` leaves out the most useful ones."""
-        with state.busy:  # suggestions are computed once
-            return queries.queue_answer(state.now(), skip)
+        now = state.now()
+        with state.asking:  # suggestions are computed once
+            return queries.queue_answer(now, skip)
 
     @app.get("/api/category/{id}")
     def category(

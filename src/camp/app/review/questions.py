@@ -37,8 +37,8 @@ SURE = 0.9
 UNSEEN = 0.5
 """The probability of a category is multiplied by this where nobody has looked at a group of images yet: images that
 are wrong together agree with each other."""
-MAX_ASKED = 10_000
-"""Of more images, questions are about a sample that holds images of every category."""
+MAX_ASKED, SAMPLE = 20_000, 10_000
+"""Of more than MAX_ASKED images, questions are about a sample of SAMPLE images, with some of every category."""
 MAX_GROUPS = 1_000
 """Where there would be more groups, the categories are the groups: k-means would take minutes."""
 LARGE = 5_000
@@ -111,7 +111,7 @@ def rows_to_ask(knowledge: Knowledge) -> np.ndarray:
     if n <= MAX_ASKED:
         return np.arange(n)
     return np.sort(
-        spread_over(knowledge.images.category, numpy_generator(0, "asked", knowledge.step))[:MAX_ASKED]
+        spread_over(knowledge.images.category, numpy_generator(0, "asked", knowledge.step))[:SAMPLE]
     )
 
 

@@ -22,7 +22,7 @@ from camp.app.workspace.workspace import Workspace
 from camp.data.digests import rows_in
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Snapshot:
     """Everything that the page shows, after a number of events."""
 
@@ -91,6 +91,8 @@ class ReviewState:
         self.workspace = workspace
         self.busy = threading.RLock()
         """Held while the workspace is read or changed: `Workspace` is not safe to use from several threads."""
+        self.asking = threading.Lock()
+        """Held while the queue of a snapshot is computed, which takes long."""
         self._last: tuple[tuple[int, ...], Snapshot] | None = None
         self._seen: tuple[Knowledge, Overview] | None = None  # the last overview
         self._sizes: dict[str, int] = {}  # number of images of each version since the last learning step

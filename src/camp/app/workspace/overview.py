@@ -13,7 +13,7 @@ from camp.core.large_arrays import copy_rows
 from camp.core.progress import Progress
 from camp.core.seeds import seed_of
 from camp.core.types import FALSE_ALARMS
-from camp.discovery.calibration import CategoryRegions, with_radii
+from camp.discovery.calibration import CategoryRegions, fit_regions, with_radii
 
 _CHUNK = 4096
 LARGE = 50_000
@@ -85,10 +85,12 @@ def category_regions(
     ids = tuple(id for id, count in knowledge.counts().items() if count)
     if not ids:
         raise CampError("No category has any picture; learn a batch, or undo what was discarded.")
-    rows = np.flatnonzero(knowledge.images.category != DISCARDED)
-    centroids, own = _centroids(knowledge, rows, np.array(ids))
-    positions = np.searchsorted(ids, knowledge.images.category[rows])
-    return ids, with_radii(centroids, own, positions, knowledge.calibration, false_alarms)
+    images, rows = knowledge.images, np.flatnonzero(knowledge.images.category != DISCARDED)
+    points = images.points if len(rows) == len(images) else copy_rows(images.points, rows)
+    positions = np.searchsorted(ids, images.category[rows])
+    fitted = metric_labels(knowledge)[rows]
+    metric, calibration = knowledge.metric, knowledge.calibration
+    return ids, fit_regions(points, positions, fitted, metric, calibration, len(ids), false_alarms)
 
 
 def _centroids(knowledge: Knowledge, rows: np.ndarray, ids: np.ndarray) -> tuple[np.ndarray, np.ndarray]:

@@ -35,8 +35,9 @@ if TYPE_CHECKING:
 _COLUMNS = {name: name for name in ("digests", "steps", "category", "points", "positions")}
 _COLUMNS["told"] = "source"
 """Names of the arrays in the file, and of the fields of `Images`."""
-MODEL_FILES = ("features.npy", "pictures.safetensors", "files.json", "tip.safetensors", "metric.safetensors")
 OVERVIEW_FILE = "overview.safetensors"
+KNOWLEDGE_FILES = ("features.npy", "pictures.safetensors", "files.json", "metric.safetensors")
+MODEL_FILES = (*KNOWLEDGE_FILES, "tip.safetensors", OVERVIEW_FILE)
 """Files that only the last step keeps; earlier steps keep their report."""
 
 
@@ -167,8 +168,7 @@ def save_step(folder: Path, step: Step) -> None:
 def load_step(folder: Path, verifier: FileVerifier | None = None) -> Knowledge:
     """Read the knowledge after the step; the features stay on disk until they are used."""
     with _damage(folder):
-        files = ("categories.json", *(name for name in MODEL_FILES if name != "tip.safetensors"))
-        verified = (verifier or FileVerifier()).verify(folder, *files)
+        verified = (verifier or FileVerifier()).verify(folder, "categories.json", *KNOWLEDGE_FILES)
         about = _CategoriesFile.model_validate(read_json(folder / "categories.json"))
         columns = map_arrays(folder / "pictures.safetensors")
         knowledge = Knowledge(
@@ -276,7 +276,7 @@ def load_report(folder: Path, verifier: FileVerifier | None = None) -> BatchRepo
 
 def remove_model(folder: Path) -> None:
     """Remove the files that only the last step keeps."""
-    for name in (*MODEL_FILES, OVERVIEW_FILE):
+    for name in MODEL_FILES:
         with contextlib.suppress(OSError):
             (folder / name).unlink(missing_ok=True)
 
