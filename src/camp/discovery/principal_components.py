@@ -94,7 +94,7 @@ def _leading_eigenvectors(matrix: Tensor, count: int) -> Tensor:
     """Eigenvectors (D, count) of a symmetric matrix (D, D) with the greatest eigenvalues, descending."""
     try:
         vectors: Tensor = torch.linalg.eigh(matrix).eigenvectors
-    except torch.linalg.LinAlgError:  # LAPACK's float32 does not converge for some matrices of low rank
+    except RuntimeError:  # LinAlgError: LAPACK's float32 does not converge for some matrices of low rank
         vectors = torch.linalg.eigh(matrix.double()).eigenvectors.to(matrix.dtype)
     return vectors.flip(1)[:, :count].contiguous()
 

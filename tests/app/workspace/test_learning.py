@@ -362,3 +362,12 @@ def test_what_was_found_is_told_apart_from_what_was_said(birds: Birds) -> None:
     birds.learn({"heron": 6}, {"heron": 4})
     sources: Sequence[int] = birds.known.images.source.tolist()
     assert (sources.count(LABELLED), sources.count(CLUSTERED)) == (6, 4)
+
+
+@pytest.mark.slow
+def test_small_pictures_that_fill_few_dimensions(tmp_path: Path) -> None:
+    """Float32 eigenvectors of their whitened features were seen not to converge."""
+    january = batch(tmp_path / "january", {"heron": 6, "robin": 6}, {"wren": 8, "heron": 4})
+    settings = WorkspaceSettings(backbone=BackboneSettings(resolution=64), thumbnails=0)
+    report = learn_folder(tmp_path / "W", LearnRequest(read_folder(january)), settings, Progress(quiet=True))
+    assert report.n_images == 24
