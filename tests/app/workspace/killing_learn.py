@@ -74,7 +74,7 @@ def thumbnails() -> None:
 
 def writing() -> None:
     """With half of the step's files there."""
-    before(step_files, "save_tensors", 2)
+    before(step_files, "_write", 2)
 
 
 def entering() -> None:

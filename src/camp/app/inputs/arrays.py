@@ -9,7 +9,6 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import ArrayLike
 from PIL import Image
-from sklearn.utils import column_or_1d
 
 from camp.app.inputs.base import ImageInput, InputError, ReadableImages
 from camp.app.inputs.names import read_label
@@ -144,6 +143,8 @@ def read_labels(labels: ArrayLike | None, count: int) -> tuple[list[str | None],
         return [None] * count, False
     if not hasattr(labels, "dtype"):
         labels = np.array(labels, dtype=object)  # numpy would turn NaN or -1 among names into names
+    from sklearn.utils import column_or_1d  # takes long to import
+
     values = column_or_1d(labels, warn=True).tolist()
     if len(values) != count:
         raise InputError(f"There are {len(values)} labels for {count} images; give one for each.")
