@@ -238,7 +238,7 @@ def collections(measured: dict[str, float], images: tuple[float, ...] = (1e8, 1e
             *(_hours(n * COMPONENTS * CATEGORIES / GPU_MULTIPLICATIONS_PER_SECOND) for n in images),
         ),
     ]
-    return _table(("", *(f"{n:,.0f} images" for n in images)), rows)
+    return _table(("", *(f"{n:,.0f} images" for n in images)), rows).replace("| ---:", "| :---", 1)
 
 
 def _size(count: float) -> str:
