@@ -5,6 +5,7 @@ is pickled.
 """
 
 import logging
+import os
 import socket
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator
@@ -49,6 +50,8 @@ class RayCluster:
     def __init__(self, option: str, address: str | None = None) -> None:
         self.ray: Any = import_extra("ray", "ray", option)
         _check_reachable(address)
+        if address is None:  # Ray's own workers would hardly get a core beside other programs
+            os.environ.setdefault("RAY_worker_niceness", "0")
         try:
             self.ray.init(
                 address=address, log_to_driver=False, ignore_reinit_error=True, logging_level=logging.ERROR
