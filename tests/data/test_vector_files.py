@@ -1,5 +1,7 @@
 """Files of vectors are read from the disk, and refused in one sentence."""
 
+from pathlib import Path
+
 import numpy as np
 import pytest
 import torch
@@ -102,3 +104,10 @@ def test_digests_are_found_and_grouped() -> None:
     assert rows_in(digests[:2], digests[:0]).tolist() == [-1, -1]
     first, group = groups(mixed)
     assert first[group].tolist() == [0, 1, 0, 3, 1, 0]
+
+
+def test_another_file_with_the_suffix_is_not_taken_for_a_pickle(tmp_path: Path) -> None:
+    (tmp_path / "x.npy").write_bytes(b"no array")
+    with pytest.raises(CampError, match="does not begin as an") as error:
+        open_vectors(tmp_path / "x.npy")
+    assert "allow_pickle" not in str(error.value)

@@ -95,6 +95,7 @@ def open_array(path: Path, name: str) -> np.ndarray | None:
         raise CampError(f"There is no file {path}; expected vectors in an .npy or .npz file.")
     try:
         if path.suffix.lower() == ".npy":
+            _check_magic(path)
             array: np.ndarray = np.load(path, mmap_mode="r", allow_pickle=False)
             return array
         with zipfile.ZipFile(path) as archive:
@@ -109,6 +110,13 @@ def open_array(path: Path, name: str) -> np.ndarray | None:
         raise CampError(
             f"{path} cannot be read as plain arrays ({error}); arrays of objects are not opened."
         ) from error
+
+
+def _check_magic(path: Path) -> None:
+    """Refuse a file that is not an .npy file, which NumPy takes for a pickle and advises to load as one."""
+    with path.open("rb") as file:
+        if file.read(len(np.lib.format.MAGIC_PREFIX)) != np.lib.format.MAGIC_PREFIX:
+            raise ValueError("it does not begin as an .npy file does")
 
 
 def _map_member(path: Path, header_offset: int) -> np.ndarray:

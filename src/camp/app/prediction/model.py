@@ -60,7 +60,7 @@ class Model:
 
     @cached_property
     def fingerprint(self) -> str:
-        """Hash of everything that predictions depend on."""
+        """Hash of the weights, metric and categories that decide the predictions."""
         backbone, classifier = self.backbone, self.classifier
         tensors = (classifier.centroids, classifier.radii)
         arrays = [*self.metric.state().values(), *(tensor.cpu().numpy() for tensor in tensors)]
